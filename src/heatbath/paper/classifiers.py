@@ -24,6 +24,7 @@ from heatbath.paper.side_by_side import (
     scores_by_axes,
     spirals_of,
     train_side_by_side,
+    with_settings,
 )
 from heatbath.plotting import style
 
@@ -46,7 +47,7 @@ def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     problem = four_turns(settings)
     grid = plotting.plane(problem, settings.grid)
     width, height = np.ptp(grid, axis=0) / (settings.grid - 1)
-    options = Settings(**vars(settings) | {"steps": max(settings.at), "batch": settings.points // 50})
+    options = with_settings(settings, steps=max(settings.at), batch=settings.points // 50)
     steps = [step for end in settings.at for step in range(end - AVERAGED + 1, end + 1)]
     parts = []
     for name, (method, scale) in settings.methods.items():

@@ -34,7 +34,9 @@ from heatbath.paper.side_by_side import (
     scores_by_axes,
     spirals_of,
     train_on_grid,
+    with_settings,
 )
+from heatbath.paper.temperature import best_tau, judge_fall
 from heatbath.plotting import style
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ WEAK_SIGMA = 1e-3  # below which the driving noise counts as weak
 def run_noise(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     """Sweep AdLaLa over τ₁ and σ_A; with fewer runs also under other interpretations of its adaptive part."""
     data = _noise_map(settings, progress)
-    fewer_runs = Settings(**vars(settings) | {"runs": settings.reading_runs})
+    fewer_runs = with_settings(settings, runs=settings.reading_runs)
     accuracies = {"as run here": data["accuracy"].isel(run=slice(settings.reading_runs))}
     for name, options in settings.readings.items():
         accuracies[name] = _noise_map(fewer_runs, progress, **options)["accuracy"]
@@ -228,11 +230,6 @@ def run_lol(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     )
 
 
-def best_tau(data: xr.Dataset) -> float:
-    """Return the temperature with the highest mean accuracy."""
-    return float(max(data["tau"].values, key=lambda tau: final_values(data, tau=tau).mean()))
-
-
 def judge_rise(data: xr.Dataset) -> Finding:
     """Judge whether accuracy at the best temperature is higher than at τ = 0."""
     best = best_tau(data)
@@ -240,15 +237,6 @@ def judge_rise(data: xr.Dataset) -> Finding:
     text = f"best at τ = {best:g}: {student(final_values(data, tau=best)).percent()}; "
     text += f"{gain.text(100)} points above τ = 0"
     return Finding(text, judge_above(gain) if best > 0 else FAILS)
-
-
-def judge_fall(data: xr.Dataset) -> Finding:
-    """Judge whether accuracy at the best temperature is higher than at the highest."""
-    best, hot = best_tau(data), float(data["tau"].values.max())
-    loss = student(final_values(data, tau=best) - final_values(data, tau=hot), of=len(data["tau"]) - 1)
-    text = f"{student(final_values(data, tau=hot)).percent()} at τ = {hot:g}, "
-    text += f"{loss.text(100)} points below the best"
-    return Finding(text, judge_above(loss) if best < hot else FAILS)
 
 
 def judge_hot_failure(data: xr.Dataset) -> Finding:

@@ -36,6 +36,7 @@ from heatbath.paper.side_by_side import (
     scores_by_axes,
     spirals_of,
     train_side_by_side,
+    with_settings,
 )
 from heatbath.plotting import style
 from heatbath.runs.run import Run
@@ -269,10 +270,8 @@ def interpretation_runs(settings: Settings, progress: ProgressCallback) -> dict[
     def interpretation(
         init: Any = settings.init, shuffled: bool = False, batch_factor: float = 1.0, h: float = 0.01
     ) -> Any:
-        chosen = Settings(
-            **vars(settings)
-            | {"runs": settings.reading_runs, "batch": max(1, int(batch_factor * settings.batch))}
-        )
+        batch = max(1, int(batch_factor * settings.batch))
+        chosen = with_settings(settings, runs=settings.reading_runs, batch=batch)
         problem = trigonometric(
             settings.a, n_train=settings.points, n_test=settings.points, draws=settings.reading_runs
         )

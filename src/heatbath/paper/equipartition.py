@@ -21,10 +21,9 @@ from heatbath.methods.presets import LOL, AdLAdL, LaLa
 from heatbath.paper.claims import FAILS, IN_PART, Claim, Finding, combine_verdicts, judge_within
 from heatbath.paper.experiment import Experiment, ProgressCallback, ReportTable, Settings
 from heatbath.paper.figures import figure_of
-from heatbath.paper.side_by_side import adlala, network_of, require_finished, spirals_of
+from heatbath.paper.side_by_side import adlala, network_of, spirals_of, train_one_method
 from heatbath.plotting import style
 from heatbath.runs.run import Run
-from heatbath.training.train import train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,20 +45,9 @@ def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     problem = spirals_of(settings, 2)
     parts = []
     for name, method in settings.methods.items():
-        trained = require_finished(
-            train(
-                problem,
-                network_of(settings),
-                method,
-                steps=settings.steps,
-                batch=settings.batch,
-                chains=settings.runs,
-                record=settings.records,
-                progress=progress,
-                seed=settings.seed,
-                losses_every=settings.records,
-            )
-        )
+        network, records = network_of(settings), settings.records
+        options = {"record": records, "losses_every": records}
+        trained = train_one_method(settings, progress, problem, network, method, **options)
         parts += [_part_temperature(name, trained, part) for part in trained.plan.parts()]
     return xr.concat(parts, dim="part")
 

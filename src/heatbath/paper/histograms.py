@@ -39,6 +39,7 @@ from heatbath.paper.side_by_side import (
     spirals_of,
     train_side_by_side,
     unstack_chains,
+    with_settings,
 )
 from heatbath.plotting import style
 from heatbath.runs.run import Run
@@ -119,9 +120,8 @@ def interpretation_runs(
         methods: dict[str, Partition] | None = None,
         **options: Any,
     ) -> Callable[[], Run]:
-        chosen = Settings(
-            **vars(settings) | {"runs": settings.reading_runs, "batch": batch_factor * settings.batch}
-        )
+        batch = batch_factor * settings.batch
+        chosen = with_settings(settings, runs=settings.reading_runs, batch=batch)
         problem = spirals(
             settings.turns, n_train=settings.points, n_test=settings.points, p=p, draws=settings.reading_runs
         )

@@ -35,6 +35,7 @@ from heatbath.paper.side_by_side import (
     spirals_of,
     train_side_by_side,
     unstack_chains,
+    with_settings,
 )
 from heatbath.plotting import style
 
@@ -118,7 +119,7 @@ def judge_similar_loss(data: xr.Dataset) -> Finding:
 def run_mnist(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     """Train on MNIST and on the spiral with one turn."""
     digits = train_and_cut(settings, progress, mnist(), network_of(settings), settings.methods)
-    small = Settings(**vars(settings) | {"steps": settings.spiral_steps, "batch": settings.spiral_batch})
+    small = with_settings(settings, steps=settings.spiral_steps, batch=settings.spiral_batch)
     problem = spirals_of(settings, 1)
     spiral = train_and_cut(small, progress, problem, MLP((20,), init=settings.init), settings.spiral_methods)
     return xr.concat(

@@ -16,9 +16,8 @@ from heatbath.models.dense import MLP
 from heatbath.paper.claims import Claim, Finding, judge_above, judge_below
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
 from heatbath.paper.figures import figure_of
-from heatbath.paper.side_by_side import adlala, require_finished
+from heatbath.paper.side_by_side import adlala, train_one_method, with_settings
 from heatbath.plotting import style
-from heatbath.training.train import train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,31 +26,13 @@ MIN_RISE = 0.05  # fraction of the loss at the start below which a rise doesn't 
 
 
 def train_and_cut(
-    settings: Settings,
-    progress: ProgressCallback,
-    problem: Problem,
-    network: MLP,
-    method: Partition,
-    steps: int,
-    batch: int,
-    starts: int,
+    settings: Settings, progress: ProgressCallback, problem: Problem, network: MLP, method: Partition
 ) -> xr.DataArray:
     """Train two runs from every start; return the test loss on the surfaces through starts and ends."""
-    theta_start = network.start(problem.inputs, problem.outputs, range(starts), settings.seed)
-    run = require_finished(
-        train(
-            problem,
-            network,
-            method,
-            steps=steps,
-            batch=batch,
-            chains=2 * starts,
-            record=1,
-            seed=settings.seed,
-            progress=progress,
-            start=np.repeat(theta_start, 2, axis=0),
-        )
-    )
+    theta_start = network.start(problem.inputs, problem.outputs, range(settings.starts), settings.seed)
+    twice = with_settings(settings, runs=2 * settings.starts)
+    starts = np.repeat(theta_start, 2, axis=0)
+    run = train_one_method(twice, progress, problem, network, method, record=1, start=starts)
     grid = np.linspace(0, 1, settings.grid)
     theta_start = theta_start.astype(run.theta.dtype)
     loss = surface(problem, network, theta_start, run.theta[::2], run.theta[1::2], grid, grid)["loss"]
@@ -60,29 +41,12 @@ def train_and_cut(
 
 def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     """Train on both problems."""
-    digits = train_and_cut(
-        settings,
-        progress,
-        mnist(),
-        MLP((settings.units,)),
-        settings.mnist,
-        settings.mnist_steps,
-        settings.mnist_batch,
-        settings.mnist_starts,
-    )
-    problem = spirals(
-        2, n_train=settings.points, n_test=settings.points
-    )  # one for all starts, as two chains share each
-    spiral = train_and_cut(
-        settings,
-        progress,
-        problem,
-        MLP((20,)),
-        settings.spiral,
-        settings.steps,
-        settings.batch,
-        settings.starts,
-    )
+    mnist_sizes = {name: getattr(settings, f"mnist_{name}") for name in ("steps", "batch", "starts")}
+    mnist_settings = with_settings(settings, **mnist_sizes)
+    digits = train_and_cut(mnist_settings, progress, mnist(), MLP((settings.units,)), settings.mnist)
+    # One data set for all starts, because two chains share each start
+    problem = spirals(2, n_train=settings.points, n_test=settings.points)
+    spiral = train_and_cut(settings, progress, problem, MLP((20,)), settings.spiral)
     return xr.Dataset({"mnist": digits.rename(run="mnist_run"), "spiral": spiral})
 
 

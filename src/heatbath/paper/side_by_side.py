@@ -17,7 +17,7 @@ from heatbath.models.dense import MLP
 from heatbath.paper.experiment import ProgressCallback, Settings
 from heatbath.plotting import plane
 from heatbath.runs.run import Run
-from heatbath.training.train import compare, sweep
+from heatbath.training.train import compare, sweep, train
 
 Array: TypeAlias = NDArray[np.float64]
 MAP_POINTS = 120  # on each side of a map
@@ -60,31 +60,52 @@ def network_of(settings: Settings) -> MLP:
     return MLP((settings.units,), init=settings.init)
 
 
+def with_settings(settings: Settings, **changes: Any) -> Settings:
+    """Return a copy of settings with some of them replaced."""
+    return Settings(**vars(settings) | changes)
+
+
+def _training_options(settings: Settings, progress: ProgressCallback) -> dict[str, Any]:
+    """Return the arguments that `train`, `compare` and `sweep` have in common."""
+    sizes = {"steps": settings.steps, "batch": settings.batch, "chains": settings.runs, "seed": settings.seed}
+    return sizes | {"progress": progress}
+
+
+def train_one_method(
+    settings: Settings,
+    progress: ProgressCallback,
+    problem: Problem,
+    network: MLP,
+    method: Partition,
+    **options: Any,
+) -> Run:
+    """Train all runs of one method; `options` are passed to `train`."""
+    return require_finished(
+        train(problem, network, method, **_training_options(settings, progress), **options)
+    )
+
+
 def train_side_by_side(
     settings: Settings,
     progress: ProgressCallback,
-    problem: Any,
+    problem: Problem,
     methods: Mapping[str, Partition],
     network: MLP,
     **options: Any,
 ) -> Run:
     """Train methods from the same starts on the same mini-batches; `options` are passed to `compare`."""
-    sizes = {"steps": settings.steps, "batch": settings.batch, "chains": settings.runs, "seed": settings.seed}
-    return require_finished(compare(problem, network, methods, **sizes, **options, progress=progress))
+    return require_finished(
+        compare(problem, network, methods, **_training_options(settings, progress), **options)
+    )
 
 
 def train_on_grid(
     settings: Settings, progress: ProgressCallback, problem: Problem, partition: Partition, record: int
 ) -> Run:
     """Train at every point of a grid of coefficients, on batches of 2 % of the examples."""
-    network = network_of(settings)
-    sizes = {
-        "steps": settings.steps,
-        "batch": settings.points // 50,
-        "chains": settings.runs,
-        "seed": settings.seed,
-    }
-    return require_finished(sweep(problem, network, partition, **sizes, record=record, progress=progress))
+    settings = with_settings(settings, batch=settings.points // 50)
+    options = _training_options(settings, progress)
+    return require_finished(sweep(problem, network_of(settings), partition, **options, record=record))
 
 
 def unstack_chains(run: Run, array: xr.DataArray) -> xr.DataArray:

@@ -48,10 +48,15 @@ def judge_rise(data: xr.Dataset) -> Finding:
     return Finding(text, verdict)
 
 
+def best_tau(data: xr.Dataset) -> float:
+    """Return the temperature with the highest mean accuracy."""
+    return float(max(data["tau"].values, key=lambda tau: final_values(data, tau=tau).mean()))
+
+
 def judge_fall(data: xr.Dataset) -> Finding:
     """Judge whether accuracy at the best temperature is higher than at the highest."""
     taus = data["tau"].values
-    best, hot = max(taus, key=lambda tau: final_values(data, tau=tau).mean()), taus.max()
+    best, hot = best_tau(data), float(taus.max())
     fall = student(final_values(data, tau=best) - final_values(data, tau=hot), of=len(taus) - 1)
     text = f"best at τ = {best:g}: {student(final_values(data, tau=best)).percent()}; "
     text += f"{fall.text(100)} points less at τ = {hot:g}"
