@@ -257,9 +257,9 @@ class RunStream:
         seconds = time.perf_counter() - begin
         return Picture(self.step, self._shown_losses, pixels, units, seconds, needs_losses)
 
-    def blank_picture(self, other: Picture) -> Picture:
-        """Return a grey picture, as large as the other run's, in place of one that can't be computed."""
-        return Picture(self.step, [math.nan] * 4, np.full_like(other.map, GREY), None, 0.0)
+    def blank_picture(self, template: Picture) -> Picture:
+        """Return a grey picture as large as `template`, in place of one that can't be computed."""
+        return Picture(self.step, [math.nan] * 4, np.full_like(template.map, GREY), None, 0.0)
 
     def map_size(self, requested: int) -> int:
         """Return the number of points on a side of a map: fewer than requested for large networks."""

@@ -513,15 +513,15 @@ class _RateLimit:
         self._first_refused = 0.0  # time; 0 if none was
         self.is_first_refusal = self.is_exhausted = False
 
-    def accept(self, now: float) -> bool:
-        """Count a message received at time `now`; return False if it comes too soon."""
-        is_too_soon = len(self._times) == MAX_MESSAGES_PER_SECOND and now - self._times[0] < 1
-        self._times.append(now)
+    def accept(self, current_time: float) -> bool:
+        """Count a message received at `current_time`; return False if it comes too soon."""
+        is_too_soon = len(self._times) == MAX_MESSAGES_PER_SECOND and current_time - self._times[0] < 1
+        self._times.append(current_time)
         if is_too_soon:
             self.is_first_refusal = not self._first_refused
-            self.is_exhausted = bool(self._first_refused) and now - self._first_refused > 1
-            self._first_refused = self._first_refused or now
-        elif self._first_refused and now - self._first_refused > 2:
+            self.is_exhausted = bool(self._first_refused) and current_time - self._first_refused > 1
+            self._first_refused = self._first_refused or current_time
+        elif self._first_refused and current_time - self._first_refused > 2:
             self._first_refused = 0.0
         return not is_too_soon
 

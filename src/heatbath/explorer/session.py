@@ -292,7 +292,7 @@ class Session:
 
     # Called by workers
 
-    def due_times(self, now: float) -> Iterator[tuple[RunStream, float]]:
+    def due_times(self, current_time: float) -> Iterator[tuple[RunStream, float]]:
         """Yield the runs that no worker holds with the time when they need one; -inf means at once.
 
         The run that is behind comes first.
@@ -306,16 +306,16 @@ class Session:
             return
         for stream in sorted(self.streams.values(), key=lambda stream: stream.lead):
             if not stream.held:
-                yield stream, self._due_time(stream, now)
+                yield stream, self._due_time(stream, current_time)
 
-    def _due_time(self, stream: RunStream, now: float) -> float:
+    def _due_time(self, stream: RunStream, current_time: float) -> float:
         """Return the time when a run needs a worker: -inf if someone waits, inf if never."""
         if self._is_urgent(stream):
             return -math.inf
         if stream.failed:
             return math.inf
-        if not stream.prepared or self._max_steps(stream, now) > 0:
-            return now
+        if not stream.prepared or self._max_steps(stream, current_time) > 0:
+            return current_time
         due = math.inf
         if self._frame_requested and self.visible and self._shown != self._present_state():
             due = self._next_frame_time()
@@ -380,14 +380,14 @@ class Session:
         return ShownState(self.view, not self.playing, runs)
 
     def _begin_frame_if_due(self) -> None:
-        now, due = time.perf_counter(), self._next_frame_time()
-        if self._frame_in_progress or not self._frame_requested or not self.visible or now < due:
+        current_time, due = time.perf_counter(), self._next_frame_time()
+        if self._frame_in_progress or not self._frame_requested or not self.visible or current_time < due:
             return
         with self._lock:
             if self._frame_requested and not self._frame_in_progress and self._shown != self._present_state():
                 self._frame_requested, self._frame_in_progress, self._pictures = False, True, {}
                 # A frame that begins a little late doesn't delay the next one
-                self._frame_began = max(due, now - FRAME_SECONDS / 2)
+                self._frame_began = max(due, current_time - FRAME_SECONDS / 2)
 
     def _next_frame_time(self) -> float:
         """Return when the next frame may begin: frames must leave time for work."""
@@ -444,7 +444,7 @@ class Session:
             units = {name: picture.units for name, picture in named if picture.units is not None}
             self.post_from(streams, format_message("units", runs=units))
 
-    def _max_steps(self, stream: RunStream, now: float) -> int:
+    def _max_steps(self, stream: RunStream, current_time: float) -> int:
         """Return how many steps a run may make now."""
         if not stream.alive:
             return 0
@@ -454,23 +454,23 @@ class Session:
         steps = int(LEAD_FACTOR * min(leads)) + LEAD_STEPS - stream.lead if leads else UNLIMITED
         if self.speed is not None:
             start = stream.pace_start
-            steps = min(steps, start.step + int((now - start.time) * self.speed) - stream.step)
+            steps = min(steps, start.step + int((current_time - start.time) * self.speed) - stream.step)
         return max(0, steps)
 
     def _restart_pace(self) -> None:
         """Let a limited speed count from now on."""
-        now = time.perf_counter()
+        current_time = time.perf_counter()
         for stream in self.streams.values():
-            stream.pace_start = PaceStart(now, stream.step)
+            stream.pace_start = PaceStart(current_time, stream.step)
 
-    def _limit_arrears(self, stream: RunStream, now: float) -> None:
+    def _limit_arrears(self, stream: RunStream, current_time: float) -> None:
         """Keep a run that is far behind its speed, as after a rewind or a long wait, from catching up."""
         if self.speed is None:
             return
         start = stream.pace_start
-        if now - start.time - (stream.step - start.step + 1) / self.speed > MAX_ARREARS:
+        if current_time - start.time - (stream.step - start.step + 1) / self.speed > MAX_ARREARS:
             # so that the next step is due
-            stream.pace_start = PaceStart(now - MAX_ARREARS - 1 / self.speed, stream.step)
+            stream.pace_start = PaceStart(current_time - MAX_ARREARS - 1 / self.speed, stream.step)
 
     def _answer_finished_steps(self) -> None:
         """Send the state to everyone who waits for steps, once both runs have made them."""

@@ -160,11 +160,11 @@ class Workers:
 
         The session of a slice that isn't urgent moves to the end of the queue.
         """
-        now, soonest = time.perf_counter(), math.inf
+        current_time, soonest = time.perf_counter(), math.inf
         first_due: Slice | None = None
         for session in self._sessions:
             try:
-                waiting = list(session.due_times(now))
+                waiting = list(session.due_times(current_time))
             except Exception as error:  # an error in the explorer: the page is told, and the others continue
                 log.exception("a session failed")
                 session.break_down(error)
@@ -172,14 +172,14 @@ class Workers:
             for stream, due in waiting:
                 if due == -math.inf:
                     return Slice(session, stream), None
-                if due <= now and first_due is None:
+                if due <= current_time and first_due is None:
                     first_due = Slice(session, stream)
                 soonest = min(soonest, due)
         if first_due is not None:
             self._sessions.remove(first_due.session)
             self._sessions.append(first_due.session)
             return first_due, None
-        return None, min(soonest - now, MAX_WAIT) if soonest < math.inf else None
+        return None, min(soonest - current_time, MAX_WAIT) if soonest < math.inf else None
 
 
 def _execute(future: Future[Any], job: Callable[[], Any]) -> None:
