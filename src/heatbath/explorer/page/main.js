@@ -78,7 +78,7 @@ function current() {
   return state.settings && { ...copy(state.settings), view: { ...view } };
 }
 
-/** Both runs begin anew. @param {Settings} settings */
+/** Restart both runs. @param {Settings} settings */
 async function setup(settings, play = false) {
   await connection.ask({ type: "setup", settings: { ...settings, view: { ...view, ...settings.view } } });
   if (play) connection.send({ type: "play" });
@@ -159,7 +159,7 @@ function greet(hello) {
   if (again) return; // the session lives on, and its `ready` follows
   const before = current();
   begun(before)
-    .then(() => before && say("The server has let go of the runs in the meantime: they begin anew.", "info"))
+    .then(() => before && say("The server has ended the runs in the meantime: they restart.", "info"))
     .catch(report);
 }
 
@@ -170,7 +170,7 @@ async function begun(before) {
   try {
     wanted ??= decode(location.hash);
   } catch {
-    say("The link is damaged: its settings cannot be read. Here are the usual ones.", "error");
+    say("The link is damaged: its settings cannot be read. The default settings are shown instead.", "error");
   }
   try {
     await setup(wanted ?? defaults);

@@ -244,7 +244,7 @@ export class Panel {
     const row = document.createElement("div");
     row.className = "bath";
     row.innerHTML = `<label class="switch" data-help="anneal"><input type="checkbox" role="switch" class="anneal" aria-label="Anneal run ${name}"><span class="knob" aria-hidden="true"></span><span>anneal</span></label>
-      <span class="anneal-fields"><label>×<input type="text" class="number factor" inputmode="decimal" value="0.01" aria-label="Temperatures of run ${name} fall to this factor"></label><label>in<input type="text" class="number steps" inputmode="numeric" value="20000" aria-label="Within so many steps, run ${name}"></label></span>
+      <span class="anneal-fields"><label>×<input type="text" class="number factor" inputmode="decimal" value="0.01" aria-label="Temperatures of run ${name} fall to this factor"></label><label>in<input type="text" class="number steps" inputmode="numeric" value="20000" aria-label="Within this number of steps, run ${name}"></label></span>
       <span class="heating"><button type="button" class="heat" data-help="heat">Heat</button><select class="factor-heat" aria-label="How much to heat run ${name}">${HEATS.map((f) => `<option value="${f}">×${f}</option>`).join("")}</select></span>
       <p class="error" role="alert" hidden></p>`;
     const get = (/** @type {string} */ s) => /** @type {HTMLInputElement} */ (row.querySelector(s));
