@@ -106,7 +106,7 @@ def test_the_server_survives_ten_thousand_fuzzed_messages(served, page, monkeypa
     assert workers <= {thread.name for thread in threading.enumerate()}
 
 
-def test_settings_are_read_or_refused_with_all_that_is_wrong_and_nothing_else_happens():
+def test_settings_are_read_or_refused_with_all_their_errors():
     chance = random.Random(3)
     read_ones = refused = 0
     for _ in range(1500):
@@ -126,7 +126,7 @@ def test_settings_are_read_or_refused_with_all_that_is_wrong_and_nothing_else_ha
     assert read_ones > 50
 
 
-def test_the_number_of_a_message_is_found_at_its_ends_and_nowhere_else():
+def test_the_id_of_a_message_is_found_only_at_its_ends():
     for text in (
         '{"type":"step","id":7,"steps":0}',
         '{"id": 7, "type": "none", ' + "x" * MAX_SETUP_LENGTH,
@@ -141,7 +141,7 @@ def test_the_number_of_a_message_is_found_at_its_ends_and_nowhere_else():
         assert find_message_id(text) is None, text[:40]
 
 
-def test_what_is_too_large_is_refused_before_it_is_read(page):
+def test_messages_that_are_too_large_are_refused_before_they_are_read(page):
     page.setup()
     page.socket.send(
         json.dumps({"type": "word", "id": 99, "run": "A", "part": "hidden", "text": "A" * MAX_LENGTH})
@@ -164,7 +164,7 @@ def test_what_is_too_large_is_refused_before_it_is_read(page):
         page.wait("error")
 
 
-def test_nan_too_large_networks_and_the_like_are_refused_and_training_goes_on(page):
+def test_invalid_values_are_refused_and_training_continues(page):
     page.setup()
     page.ask("play")
     for settings, field, text in (

@@ -190,7 +190,7 @@ def test_the_page_loads_without_errors_and_without_asking_another_host(browser, 
         assert steps(page) == {"A": 0, "B": 0}
 
 
-def test_an_error_and_a_request_to_another_host_would_be_seen(browser, server):
+def test_the_page_fixture_notices_errors_and_requests_to_other_hosts(browser, server):
     page = window(browser, bypass_csp=True)  # whose policy would not let it ask
     watch = Watch(page, server.url)
     page.route("http://elsewhere.invalid/*", lambda route: route.abort())
@@ -227,7 +227,7 @@ def test_training_starts_and_accuracy_rises(page):
     assert page.inner_text("#play-text") == "Pause"
 
 
-def test_a_slider_moved_in_mid_run_changes_the_trajectory_without_restarting(browser, server):
+def test_a_slider_moved_during_a_run_changes_the_trajectory_without_a_restart(browser, server):
     same = {"method": "AdLaLa", "h": 0.1}
     with opened(browser, server, small(runs={"A": same, "B": same})) as page:
         page.click("#play")
@@ -255,7 +255,7 @@ def test_a_slider_moved_in_mid_run_changes_the_trajectory_without_restarting(bro
     assert all(a[step] != b[step] for step in after)
 
 
-def test_pause_stands_still_and_step_makes_one_step_of_each_run(page, server, tmp_path):
+def test_pause_stops_and_step_makes_one_step_of_each_run(page, server, tmp_path):
     page.click("#play")
     reach(page, 100)
     pause(page)
@@ -276,7 +276,7 @@ def test_pause_stands_still_and_step_makes_one_step_of_each_run(page, server, tm
     reach(page, 50)
 
 
-def test_the_speed_is_kept(page):
+def test_runs_keep_to_the_chosen_speed(page):
     page.fill("#speed", "2")  # ten a second
     assert page.inner_text("#speed-text") == "10/s"
     begin = time.monotonic()
@@ -287,7 +287,7 @@ def test_the_speed_is_kept(page):
     assert made <= 10 * (time.monotonic() - begin) + 1  # on a slow machine they are fewer
 
 
-def test_other_methods_leave_nothing_behind(page):
+def test_another_method_replaces_all_controls(page):
     count = "async () => (await import('./page/colours.js')).theme.listeners.size"
     first = page.evaluate(count)
     for method in ("LaLa", "SGLD", "AdLaLa"):
@@ -296,7 +296,7 @@ def test_other_methods_leave_nothing_behind(page):
     assert page.evaluate(count) == first
 
 
-def test_a_bad_word_is_refused_with_a_message_and_training_goes_on(page):
+def test_an_invalid_word_is_refused_with_a_message_and_training_continues(page):
     page.click("#play")
     word = page.locator("#run-A .part-head input").first
     word.fill("BAXB")
@@ -312,7 +312,7 @@ def test_a_bad_word_is_refused_with_a_message_and_training_goes_on(page):
     assert word.input_value() == "BACDEDCAB"
 
 
-def test_a_good_word_holds_at_once_and_its_tiles_are_as_wide_as_their_share_of_h(page):
+def test_a_valid_word_applies_at_once_and_its_tiles_are_as_wide_as_their_fraction_of_h(page):
     page.click("#play")
     reach(page, 50)
     word = page.locator("#run-A .part-head input").first
@@ -326,7 +326,7 @@ def test_a_good_word_holds_at_once_and_its_tiles_are_as_wide_as_their_share_of_h
     assert steps(page)["A"] >= 50
 
 
-def test_a_number_that_is_none_and_one_that_is_refused_are_told_at_their_field(page):
+def test_invalid_numbers_are_reported_at_their_field(page):
     number = page.locator(f"{field('A', None, 'h')} .number")
     error = page.locator(f"{field('A', None, 'h')} .error")
     number.fill("fast")
@@ -373,7 +373,7 @@ window.release = () => {
 """
 
 
-def test_until_new_runs_have_been_seen_there_is_neither_map_nor_number(browser, server, monkeypatch):
+def test_maps_and_numbers_of_new_runs_appear_only_with_their_first_frame(browser, server, monkeypatch):
     """They may have to be compiled first. A frame that came before them, and was not painted yet, is theirs
     as little."""
     prepare, on = RunStream.prepare, threading.Event()
@@ -421,7 +421,7 @@ def test_until_new_runs_have_been_seen_there_is_neither_map_nor_number(browser, 
         page.context.close()
 
 
-def test_a_link_restores_a_view_with_the_changes_made_on_the_way(browser, server):
+def test_a_link_restores_a_view_with_the_changes_made_during_the_run(browser, server):
     with opened(browser, server, small()) as page:
         page.check("input[name=map][value=sd]", force=True)
         page.check("#units", force=True)
@@ -461,7 +461,7 @@ def test_the_chosen_view_and_speed_stay_after_a_reset_and_with_another_problem(p
         assert page.inner_text("#speed-text") == "10/s"
 
 
-def test_a_change_before_those_of_a_link_is_put_before_them(browser, server):
+def test_a_change_made_before_those_of_a_link_precedes_them(browser, server):
     later = [10**6, {"h": 0.3}]
     runs = {"A": {"method": "AdLaLa", "history": [later]}, "B": {"method": "Adam"}}
     with opened(browser, server, small(runs=runs)) as page:
@@ -472,7 +472,7 @@ def test_a_change_before_those_of_a_link_is_put_before_them(browser, server):
         assert state(page)["settings"]["runs"]["A"]["history"] == [[1, {"h": 0.12}], later]
 
 
-def test_heat_ends_with_its_button_and_with_the_runs(page):
+def test_heat_ends_when_its_button_is_released_or_the_runs_end(page):
     hot = "() => document.getElementById('run-A').classList.contains('heated')"
     for end in ("method", "reset", "elsewhere"):
         page.locator("#run-A .heat").hover()
@@ -490,7 +490,7 @@ def test_heat_ends_with_its_button_and_with_the_runs(page):
         page.mouse.up()
 
 
-def test_a_damaged_link_says_so_and_the_usual_settings_load(browser, server):
+def test_a_damaged_link_shows_a_message_and_loads_the_default_settings(browser, server):
     page = window(browser)
     page.goto(server.url + "#" + 5 * "damaged")
     page.wait_for_selector("#message:has-text('damaged')")
@@ -498,7 +498,7 @@ def test_a_damaged_link_says_so_and_the_usual_settings_load(browser, server):
     page.context.close()
 
 
-def test_a_link_whose_view_is_refused_says_so_and_the_usual_settings_load(browser, server):
+def test_a_link_with_an_invalid_view_shows_a_message_and_loads_the_default_settings(browser, server):
     page = window(browser)
     page.goto(server.url + "#" + encoded(small(view={"map": "sd", "x": 5000 * "y"})))
     page.wait_for_selector("#message:has-text('4000 characters')")
@@ -507,7 +507,7 @@ def test_a_link_whose_view_is_refused_says_so_and_the_usual_settings_load(browse
     page.context.close()
 
 
-def test_a_word_taken_back_at_once_is_a_phase_and_the_link_has_it(page):
+def test_a_word_that_is_undone_at_once_is_a_phase_in_the_link(page):
     page.click("#step")
     reach(page, 1)
     word = page.locator("#run-A .part-head input").first
@@ -523,7 +523,7 @@ def test_a_word_taken_back_at_once_is_a_phase_and_the_link_has_it(page):
     assert history[-1][1]["h"] == 0.12
 
 
-def test_another_problem_begins_with_the_values_set_now(page):
+def test_another_problem_begins_with_the_present_values(page):
     page.click("#step")
     reach(page, 1)
     write(page, "A", "hidden", "tau", "0.0005")
@@ -596,7 +596,7 @@ def test_a_table_dropped_onto_the_page_trains(page):
     reach(page, steps(page)["A"] + 100)
 
 
-def test_a_network_too_large_is_refused_at_its_field_and_nothing_changes(page):
+def test_a_network_that_is_too_large_is_refused_at_its_field_and_nothing_changes(page):
     page.click("#play")
     page.click("#open-problem")
     page.fill("#net-hidden", "5000")
@@ -608,7 +608,7 @@ def test_a_network_too_large_is_refused_at_its_field_and_nothing_changes(page):
     assert state(page)["settings"]["network"]["hidden"] == [20]
 
 
-def test_copied_python_gives_the_bits_of_the_downloaded_run_and_that_resumes(page, tmp_path):
+def test_copied_python_reproduces_the_downloaded_run_which_can_be_resumed(page, tmp_path):
     page.click("#play")
     reach(page, 100)
     write(page, "A", "hidden", "tau", "0.0005")
@@ -634,18 +634,18 @@ def test_copied_python_gives_the_bits_of_the_downloaded_run_and_that_resumes(pag
             assert not np.array_equal(on.theta, downloaded.theta)
 
 
-def test_the_command_is_offered_too(page):
+def test_the_run_is_also_offered_as_a_command(page):
     assert code_of(page, "B", "command").startswith("heatbath train ")
 
 
-def test_picture_and_film_are_downloaded(page, tmp_path):
+def test_picture_and_film_can_be_downloaded(page, tmp_path):
     page.click("#play")
     page.click("#open-share")
     assert download(page, "#save-picture", tmp_path).read_bytes()[1:4] == b"PNG"
     assert download(page, "#save-film", tmp_path).read_bytes()[:4] == b"\x1aE\xdf\xa3"  # of WebM
 
 
-def test_a_run_that_diverges_names_its_part_and_goes_back_to_a_good_state(browser, server):
+def test_a_diverged_run_names_its_part_and_can_go_back_to_a_good_state(browser, server):
     with opened(browser, server, small()) as page:
         page.click("#play")
         reach(page, 300)
@@ -694,7 +694,7 @@ def test_a_page_with_a_token_works_and_one_without_is_refused(browser, tmp_path)
         page.context.close()
 
 
-def test_a_page_that_loses_its_connection_comes_back_to_its_runs(browser, lasting):
+def test_a_page_that_loses_its_connection_returns_to_its_runs(browser, lasting):
     page = window(browser)
     routes = []
 
@@ -721,7 +721,7 @@ def test_a_page_that_loses_its_connection_comes_back_to_its_runs(browser, lastin
     page.context.close()
 
 
-def test_a_hidden_tab_asks_for_nothing(page):
+def test_a_hidden_tab_requests_nothing(page):
     page.click("#play")
     reach(page, 100)
     page.evaluate(
@@ -755,7 +755,7 @@ def test_symbols_are_explained_on_hover_and_on_focus(page):
     assert {"h", "tau", "sigma", "epsilon", "gamma", "xi", "word", "letter O", "letter E"} <= set(explained)
 
 
-def test_when_paused_the_loss_on_the_lines_is_shown_and_before_that_it_is_computed(page, monkeypatch):
+def test_the_loss_on_lines_is_computed_and_shown_when_paused(page, monkeypatch):
     on, computed = threading.Event(), explorer_server.losses_on_lines
     monkeypatch.setattr(
         explorer_server, "losses_on_lines", lambda *given: on.wait(PATIENCE) and computed(*given)
@@ -779,7 +779,7 @@ def test_when_paused_the_loss_on_the_lines_is_shown_and_before_that_it_is_comput
     until(page, "() => texts.has('start')")
 
 
-def test_the_lines_follow_a_step_and_are_gone_after_a_reset(page):
+def test_the_lines_are_updated_by_a_step_and_removed_by_a_reset(page):
     page.click("#step")
     reach(page, 1)
     page.click("#lines-tab")
@@ -796,7 +796,7 @@ def test_the_lines_follow_a_step_and_are_gone_after_a_reset(page):
     until(page, f"() => {said} === 'false'")
 
 
-def test_where_the_system_asks_for_less_motion_maps_change_twice_a_second(browser, server):
+def test_with_reduced_motion_maps_change_twice_a_second(browser, server):
     with opened(browser, server, small(), reduced_motion="reduce") as page:
         page.add_init_script(
             """const send = WebSocket.prototype.send, Plain = WebSocket; window.noted = [];
@@ -817,7 +817,7 @@ def test_where_the_system_asks_for_less_motion_maps_change_twice_a_second(browse
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_system_and_the_switch_choose_light_or_dark(browser, server, scheme):
+def test_the_system_setting_and_the_switch_choose_light_or_dark(browser, server, scheme):
     with opened(browser, server, small(), color_scheme=scheme) as page:
         assert page.get_attribute("html", "data-theme") == scheme
         page.click("#theme")
@@ -863,7 +863,7 @@ def test_at_1280_by_800_nothing_has_to_be_scrolled(browser, server):
             assert page.locator(f"#run-{run} .controls").evaluate(sizes) == [0, 0]
 
 
-def test_what_a_low_window_has_no_room_for_can_be_scrolled_to(browser, server):
+def test_a_low_window_can_be_scrolled(browser, server):
     with opened(browser, server, viewport={"width": 1280, "height": 700}) as page:
         page.click("#open-tour")
         until(page, "() => document.documentElement.scrollHeight > 700")
@@ -873,7 +873,7 @@ def test_what_a_low_window_has_no_room_for_can_be_scrolled_to(browser, server):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(browser, server, scheme):
+def test_axe_finds_no_accessibility_problem(browser, server, scheme):
     with opened(browser, server, color_scheme=scheme, reduced_motion="reduce") as page:
         page.click("#open-tour")
         reach(page, 100)
@@ -888,7 +888,7 @@ def test_axe_finds_nothing(browser, server, scheme):
         assert violations(page) != []  # it would be seen
 
 
-def test_a_page_too_many_is_told_so(browser, server):  # the last test: sessions stay for a while
+def test_one_page_too_many_gets_a_message(browser, server):  # the last test: sessions stay for a while
     address = server.url.replace("http", "ws") + "socket"
     with ExitStack() as others:
         open_ones, end = 0, time.monotonic() + PATIENCE

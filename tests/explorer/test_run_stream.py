@@ -34,7 +34,7 @@ def assert_same(one, two):
 
 @pytest.mark.parametrize("make", MADE.values(), ids=MADE)
 @pytest.mark.parametrize("chains", [3, 16])
-def test_a_run_with_changes_is_the_one_that_train_makes_bit_for_bit(make, chains):
+def test_a_run_with_changes_equals_the_one_that_train_makes_bit_for_bit(make, chains):
     options = {"batch": 7, "chains": chains, "seed": 5, "momenta": "thermal"}
     live = hb.LiveRun(PROBLEM, NETWORK, make(0.1, 1e-3), **options)
     live.change(make(0.1, 2e-3))  # before the first step
@@ -61,7 +61,7 @@ def test_a_run_with_changes_is_the_one_that_train_makes_bit_for_bit(make, chains
     assert not np.array_equal(run.theta, other.theta)
 
 
-def test_a_network_that_needs_blas_is_the_same_run_too():
+def test_a_network_that_needs_blas_gives_the_same_run():
     network = hb.MLP((128, 128))
     live = hb.LiveRun(PROBLEM, network, hb.AdLaLa(h=0.1), 7, 2)
     live.advance(10)
@@ -82,7 +82,7 @@ def test_a_change_is_recorded_as_resume_records_it():
         assert np.array_equal(live.theta, resumed.theta)
 
 
-def test_schedules_that_are_given_are_kept_to():
+def test_given_schedules_are_followed():
     falling = hb.AdLaLa(tau=Exponential(1e-3, 1e-5, 100), h=Piecewise([0.1, 0.2], [50]))
     live = hb.LiveRun(PROBLEM, NETWORK, falling, 7, 2)
     for steps in (20, 29, 1, 1, 60):
@@ -93,7 +93,7 @@ def test_schedules_that_are_given_are_kept_to():
     assert np.array_equal(live.theta, hb.train(PROBLEM, NETWORK, live.partition, 161, 7, 2).theta)
 
 
-def test_a_run_in_flight_is_saved_resumed_and_replayed(tmp_path):
+def test_a_live_run_can_be_saved_resumed_and_replayed(tmp_path):
     live = hb.LiveRun(PROBLEM, NETWORK, at_kick(0.1, 1e-3), 7, 3, seed=2)
     live.advance(50)
     live.change(at_kick(0.2, 1e-3))
@@ -105,14 +105,14 @@ def test_a_run_in_flight_is_saved_resumed_and_replayed(tmp_path):
     assert np.array_equal(loaded.resume(30).theta, live.theta)
 
 
-def test_a_run_at_its_start_is_one_too(tmp_path):
+def test_a_live_run_without_steps_is_a_valid_run(tmp_path):
     live = hb.LiveRun(PROBLEM, NETWORK, hb.AdLaLa(), 7, 2)
     live.run().save(tmp_path / "run.nc")
     live.advance(10)
     assert np.array_equal(hb.load(tmp_path / "run.nc").resume(10).theta, live.theta)
 
 
-def test_a_look_says_what_the_run_says_and_moves_nothing():
+def test_a_snapshot_agrees_with_the_run_and_changes_nothing():
     live = hb.LiveRun(PROBLEM, NETWORK, hb.AdLaLa(), 7, 3)
     live.advance(200)
     X = np.random.default_rng(0).normal(size=(300, 2))
@@ -134,7 +134,7 @@ def test_a_look_says_what_the_run_says_and_moves_nothing():
     assert live.look().outputs.shape == (3, 0, 1)
 
 
-def test_a_look_at_a_regression_is_in_the_units_of_the_data():
+def test_a_snapshot_of_a_regression_is_in_the_units_of_the_data():
     x = np.linspace(-1, 1, 40)
     problem = hb.datasets.from_arrays(x[:, None], 50 + 9 * x, task="regression", standardise=True)
     sampling = hb.LaLa(h=0.1, gamma=1.0, posterior=hb.Posterior())
@@ -145,7 +145,7 @@ def test_a_look_at_a_regression_is_in_the_units_of_the_data():
     assert np.array_equal(run.theta, hb.train(problem, NETWORK, sampling, 300, 32, 2).theta)
 
 
-def test_steps_for_some_time_are_the_same_steps():
+def test_steps_limited_by_time_are_the_same_steps():
     live = hb.LiveRun(PROBLEM, NETWORK, hb.AdLaLa(), 7, 2)
     made = live.advance_for(0.01)
     made += live.advance_for(10, most=5)
@@ -157,7 +157,7 @@ def test_steps_for_some_time_are_the_same_steps():
 
 
 @pytest.mark.filterwarnings("ignore::heatbath.DivergedWarning")
-def test_a_chain_that_diverges_is_marked_and_the_others_go_on():
+def test_a_diverged_chain_is_marked_and_the_others_continue():
     start = np.random.default_rng(1).normal(size=(3, 25))
     start[1] *= 1e25
     live = hb.LiveRun(PROBLEM, NETWORK, hb.Partition(hb.SGD(), 0.1), 7, 3, start=start)
@@ -196,7 +196,7 @@ def test_rewind_goes_back_to_a_good_state_and_replay_is_exact(monkeypatch):
     assert_same(run, run.replay())
 
 
-def test_what_is_changed_where_one_has_gone_back_to_belongs_to_that_state():
+def test_a_change_after_a_rewind_belongs_to_the_restored_state():
     live = hb.LiveRun(PROBLEM, NETWORK, hb.AdLaLa(h=0.1), 7, 2)
     live.advance(40)
     live._seconds_since_saving = 1.0  # as if that had taken a while
@@ -214,7 +214,7 @@ def test_what_is_changed_where_one_has_gone_back_to_belongs_to_that_state():
     assert np.array_equal(live.theta, hb.train(PROBLEM, NETWORK, live.partition, live.step, 7, 2).theta)
 
 
-def test_what_train_refuses_is_refused():
+def test_live_runs_refuse_what_train_refuses():
     with pytest.raises(ValueError, match="train needs one value of tau"):
         hb.LiveRun(PROBLEM, NETWORK, hb.AdLaLa(tau=[1e-4, 1e-3]))
     live = hb.LiveRun(PROBLEM, NETWORK, hb.AdLaLa(), 7)

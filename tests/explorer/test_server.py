@@ -46,7 +46,7 @@ def download(served, page, run, tmp_path):
     return hb.load(path)
 
 
-def test_hello_has_all_that_a_page_needs_to_begin(page):
+def test_hello_has_everything_that_a_page_needs_to_begin(page):
     hello = page.hello
     assert hello["version"] == hb.__version__
     names = [method["name"] for method in hello["catalogue"]["methods"]]
@@ -71,7 +71,7 @@ def test_every_method_of_the_catalogue_runs_with_its_defaults_and_at_the_ends_of
             assert answer["type"] == "changed", answer
 
 
-def test_a_frame_is_what_the_networks_say(page):
+def test_a_frame_shows_the_predictions_of_the_networks(page):
     ready = page.setup()
     page.steps(200)
     page.send("view", map="chain", chain=1, size=64)
@@ -95,7 +95,7 @@ def test_a_frame_is_what_the_networks_say(page):
     assert np.abs(shown - expected).max() < 0.51 / 255
 
 
-def test_frames_come_one_by_one_and_only_when_asked_for_and_there_is_something_new(page):
+def test_a_frame_comes_only_when_requested_and_if_something_is_new(page):
     page.setup()
     first = page.frame()
     page.send("ready", frame=first["number"])  # paused: nothing new
@@ -128,7 +128,7 @@ def test_pages_that_stay_paused_are_still_answered(served, page):
     assert page.steps(1) == {"A": 1, "B": 1}
 
 
-def test_steps_are_made_exactly_and_pause_pauses(page):
+def test_steps_are_made_exactly_and_pause_stops_them(page):
     page.setup()
     assert page.steps(7) == {"A": 7, "B": 7}
     page.ask("play")
@@ -139,7 +139,7 @@ def test_steps_are_made_exactly_and_pause_pauses(page):
     assert page.steps(1000) == {name: n + 1001 for name, n in steps.items()}
 
 
-def test_a_change_in_mid_run_changes_the_trajectory_and_the_code_reproduces_it(served, page, tmp_path):
+def test_a_change_during_a_run_changes_the_trajectory_and_the_code_reproduces_it(served, page, tmp_path):
     page.setup()
     page.ask("play")
     page.wait("traces", where=lambda m: steps_of(m, "A") > 500)
@@ -186,7 +186,7 @@ def test_another_word_or_method_begins_a_new_phase_and_the_code_has_it(page):
     assert command.count("heatbath train") == 3
 
 
-def test_a_link_with_a_history_makes_the_same_run_again(page):
+def test_a_link_with_a_history_reproduces_the_run(page):
     page.setup()
     history = []
     for steps, change in (
@@ -237,7 +237,7 @@ def test_drawn_points_and_tables_train(page, tmp_path, monkeypatch):
     assert python_of(page, "A").step == 50
 
 
-def test_a_run_that_diverges_is_told_of_and_the_other_goes_on_and_rewind_goes_back(page):
+def test_a_diverged_run_is_reported_and_can_be_rewound_while_the_other_continues(page):
     page.setup(runs={"A": {"method": "LaLa"}, "B": {"method": "Adam"}})
     page.ask("play")
     page.wait("traces", where=lambda m: steps_of(m, "A") > 200)
@@ -270,7 +270,7 @@ def test_a_run_that_diverges_is_told_of_and_the_other_goes_on_and_rewind_goes_ba
     assert python_of(page, "A").step == last
 
 
-def test_traces_put_together_are_dense_logarithmically_and_never_too_long(page):
+def test_joined_traces_are_logarithmically_dense_and_never_too_long(page):
     page.setup()
     page.ask("play")
     trace = {}
@@ -358,7 +358,7 @@ def test_two_pages_are_independent(served):
         assert two.ask("pause")["steps"] == {"A": 10, "B": 10}
 
 
-def test_a_page_that_comes_back_in_time_has_its_runs_and_nobody_else_gets_them(lasting):
+def test_a_page_that_returns_in_time_gets_its_runs_and_no_other_page_does(lasting):
     with Page(lasting) as page:
         page.setup()
         page.steps(20)
@@ -413,7 +413,7 @@ def test_fifty_pages_opened_and_closed_leave_no_thread_and_no_memory_behind(serv
     assert len(gc.get_objects()) - objects < 20 * 40  # a session alone has hundreds
 
 
-def test_the_run_of_a_page_that_is_just_gone_can_still_be_had(lasting, tmp_path):
+def test_the_run_of_a_page_that_was_just_closed_can_still_be_downloaded(lasting, tmp_path):
     with Page(lasting) as page:
         page.setup()
         page.steps(5)
@@ -435,7 +435,7 @@ def test_a_closed_page_ends_its_work_at_once(lasting):
     assert [stream.step for stream in session.streams.values()] == steps
 
 
-def test_too_many_pages_are_told_so(served, monkeypatch):
+def test_too_many_pages_get_a_message(served, monkeypatch):
     monkeypatch.setattr("heatbath.explorer.server.RETURN_SECONDS", 0.1)
     pages = []
     try:
@@ -452,9 +452,7 @@ def test_too_many_pages_are_told_so(served, monkeypatch):
     assert wait_until(lambda: not sessions(), apart=0.1)
 
 
-def test_a_flood_of_messages_is_warned_of_and_then_ended_and_others_are_not_disturbed(
-    served, page, monkeypatch
-):
+def test_a_page_that_sends_too_many_messages_is_warned_and_then_disconnected(served, page, monkeypatch):
     page.setup()
     page.steps(1)
     monkeypatch.setattr("heatbath.explorer.server.MAX_MESSAGES_PER_SECOND", 5)  # which any machine can send
@@ -476,7 +474,7 @@ def test_a_flood_of_messages_is_warned_of_and_then_ended_and_others_are_not_dist
     assert page.steps(3) == {"A": 4, "B": 4}
 
 
-def test_a_fault_of_our_own_ends_one_run_and_the_other_goes_on_and_reset_begins_anew(page, monkeypatch):
+def test_an_internal_error_ends_one_run_and_a_reset_restarts_it(page, monkeypatch):
     page.setup()
     page.steps(3)
     note = RunStream._record
@@ -499,7 +497,7 @@ def test_a_fault_of_our_own_ends_one_run_and_the_other_goes_on_and_reset_begins_
     assert page.steps(5) == {"A": 5, "B": 5}
 
 
-def test_compilation_is_told_of(page, monkeypatch):
+def test_compilation_is_reported(page, monkeypatch):
     def prepare(live):
         compile.report("compiling run chains (one at a time, float32): once, for some 10 s")
 
@@ -511,7 +509,7 @@ def test_compilation_is_told_of(page, monkeypatch):
     assert "some 10 s" in told[0]["text"]
 
 
-def test_large_networks_have_coarser_maps_and_are_the_same_runs(page):
+def test_large_networks_have_coarser_maps_and_the_same_runs(page):
     page.setup(network={"hidden": [200, 200]}, chains=2)
     page.steps(20)
     page.ask("change", run="A", h=0.05)
@@ -532,7 +530,7 @@ def test_changes_are_limited_and_heat_can_always_be_ended(page, monkeypatch):
     assert page.ask("change", run="B", h=0.3)["type"] == "changed"
 
 
-def test_many_changes_at_once_are_all_answered(page):
+def test_many_simultaneous_changes_are_all_answered(page):
     page.setup()
     page.ask("play")
     numbers = [page.send("change", run="A", h=0.1 + i / 1000) for i in range(40)]
@@ -554,7 +552,7 @@ def status(url, **headers):
         return error.code
 
 
-def test_pages_of_other_origins_and_other_names_of_this_computer_are_refused(served):
+def test_pages_of_other_origins_and_hosts_are_refused(served):
     address = served.url.replace("http", "ws", 1) + "socket"
     with pytest.raises(InvalidStatus) as refused, connected(address, origin="http://evil.example"):
         pass
@@ -617,7 +615,7 @@ def test_messages_are_not_compressed(served):
         assert plain.protocol.extensions == []
 
 
-def test_a_server_that_is_closed_leaves_no_thread_and_the_port_is_free():
+def test_a_closed_server_leaves_no_thread_and_frees_its_port():
     before = {thread.ident for thread in threading.enumerate()}
     for port in range(10_000, 30_000):  # which systems give to no one who does not ask for them
         with suppress(OSError):

@@ -77,7 +77,7 @@ def run(test):
     asyncio.run(asyncio.wait_for(test, PATIENCE))
 
 
-def test_pages_that_are_just_gone_keep_their_runs_while_there_is_room(explorer, monkeypatch):
+def test_closed_pages_keep_their_runs_for_a_while_if_there_is_room(explorer, monkeypatch):
     monkeypatch.setattr("heatbath.explorer.server.MAX_SESSIONS", 4)
 
     async def visit(session=""):
@@ -99,7 +99,7 @@ def test_pages_that_are_just_gone_keep_their_runs_while_there_is_room(explorer, 
     run(come_and_go())
 
 
-def test_a_page_that_is_back_before_the_server_has_done_with_it_gone_has_its_runs(explorer):
+def test_a_page_that_returns_before_it_was_removed_has_its_runs(explorer):
     async def back():
         page = Wire(explorer)
         key = (await page.until("hello"))["session"]
@@ -129,7 +129,7 @@ def test_a_page_that_is_back_before_the_server_has_done_with_it_gone_has_its_run
     run(back())
 
 
-def test_runs_that_are_replaced_are_silent_and_nothing_asked_of_them_is_left_open(explorer, monkeypatch):
+def test_replaced_runs_send_nothing_and_their_questions_are_answered(explorer, monkeypatch):
     """Both are replaced while a worker is in the midst of run A, for which a command and a download wait."""
     began, on = threading.Event(), threading.Event()
     stand = RunStream._update_step
@@ -172,7 +172,7 @@ def test_runs_that_are_replaced_are_silent_and_nothing_asked_of_them_is_left_ope
     run(replace())
 
 
-def test_what_new_runs_say_comes_after_ready(explorer, monkeypatch):
+def test_messages_of_new_runs_come_after_ready(explorer, monkeypatch):
     """A worker that is at them as soon as they are there, and an event loop that is slow."""
     install, early = Session.install, threading.Event()
 
@@ -198,7 +198,7 @@ def test_what_new_runs_say_comes_after_ready(explorer, monkeypatch):
     run(begin())
 
 
-def test_steps_of_runs_that_have_ended_are_answered_and_no_worker_spins(explorer, monkeypatch):
+def test_requests_for_steps_of_ended_runs_are_answered_and_no_worker_spins(explorer, monkeypatch):
     served = Counter()
     serve, work = Session.serve, RunStream.work
 
@@ -237,7 +237,7 @@ def test_steps_of_runs_that_have_ended_are_answered_and_no_worker_spins(explorer
     run(end())
 
 
-def test_steps_asked_for_while_others_are_made_are_all_made():
+def test_steps_requested_while_others_are_made_are_all_made():
     """Run B is in the midst of a slice, and has not heard of the second ones, when A has made them."""
     said = []
     session = Session(lambda text: said.append(json.loads(text)) if text else None, lambda: None)
@@ -259,7 +259,7 @@ def test_steps_asked_for_while_others_are_made_are_all_made():
     assert [message["id"] for message in said] == [1, 2]
 
 
-def test_records_are_as_dense_on_a_computer_that_is_busy(monkeypatch):
+def test_records_are_as_dense_on_a_busy_computer(monkeypatch):
     stream = make_streams(read_settings(SMALL), lambda *message: None)["A"]
     stream.prepare()
     ticks = count(0.0, 0.001)  # what it takes itself, on any machine
@@ -278,7 +278,7 @@ def test_records_are_as_dense_on_a_computer_that_is_busy(monkeypatch):
     assert [point.step for point in stream.trace] == list(range(1, 11))
 
 
-def test_a_run_that_goes_back_keeps_to_its_speed():
+def test_a_rewound_run_keeps_to_its_speed():
     session = Session(lambda text: None, lambda: None)
     streams = make_streams(read_settings(SMALL), lambda *message: None)
     session.install(read_settings(SMALL), streams, "")
@@ -300,7 +300,7 @@ def test_a_run_that_goes_back_keeps_to_its_speed():
 
 @pytest.mark.parametrize("late", [0.0, 0.2, 5.0])
 @pytest.mark.parametrize("speed", [1, 3, 10, 100])
-def test_a_slow_run_makes_its_step_however_late_its_worker_comes(speed, late):
+def test_a_slow_run_makes_its_step_however_late_its_worker_is(speed, late):
     session = Session(lambda text: None, lambda: None)
     streams = make_streams(read_settings(SMALL), lambda *message: None)
     session.install(read_settings(SMALL), streams, "")
@@ -312,7 +312,7 @@ def test_a_slow_run_makes_its_step_however_late_its_worker_comes(speed, late):
     assert stream.step >= 1
 
 
-def test_a_fault_of_our_own_between_slices_ends_the_runs_of_one_page_and_no_worker(explorer, monkeypatch):
+def test_an_internal_error_between_slices_ends_the_runs_of_one_page_and_no_worker(explorer, monkeypatch):
     due, broken = Session.due_times, []
 
     def faulty(session, now):
@@ -348,7 +348,7 @@ def test_a_fault_of_our_own_between_slices_ends_the_runs_of_one_page_and_no_work
 
 
 @pytest.mark.parametrize("limit", ["MAX_WAITING", "SEND_TIMEOUT"])
-def test_a_page_that_does_not_read_is_given_up(explorer, monkeypatch, limit):
+def test_a_page_that_does_not_read_is_disconnected(explorer, monkeypatch, limit):
     async def stuck(message):
         await asyncio.Event().wait()
 
@@ -367,7 +367,7 @@ def test_a_page_that_does_not_read_is_given_up(explorer, monkeypatch, limit):
     run(never_read())
 
 
-def test_a_page_that_is_back_is_told_of_each_run_by_the_worker_that_holds_it(explorer, monkeypatch):
+def test_a_returning_page_gets_each_run_from_the_worker_that_holds_it(explorer, monkeypatch):
     asked, entries, layout = [], RunStream.all_changes, RunStream.layout
 
     def watch(name, method):
@@ -403,7 +403,7 @@ def test_a_page_that_is_back_is_told_of_each_run_by_the_worker_that_holds_it(exp
     run(back())
 
 
-def test_runs_that_are_compiled_keep_neither_a_reset_nor_another_page_waiting(explorer, monkeypatch):
+def test_compilation_delays_neither_a_reset_nor_another_page(explorer, monkeypatch):
     """More of them than there are workers; and their own page is told as soon as they are ready."""
     prepare, on = RunStream.prepare, threading.Event()
 
@@ -442,7 +442,7 @@ def test_runs_that_are_compiled_keep_neither_a_reset_nor_another_page_waiting(ex
     assert wait_until(lambda: not explorer.workers._preparing)
 
 
-def test_blas_has_one_thread_while_runs_play_and_what_it_had_when_they_pause(explorer, monkeypatch):
+def test_blas_has_one_thread_only_while_runs_play(explorer, monkeypatch):
     monkeypatch.setattr("heatbath.explorer.server.BLAS_CHECK_SECONDS", 0.05)
 
     def threads():
@@ -466,7 +466,7 @@ def test_blas_has_one_thread_while_runs_play_and_what_it_had_when_they_pause(exp
         run(play_and_pause())
 
 
-def test_messages_that_are_too_many_are_answered_too(explorer, monkeypatch):
+def test_messages_above_the_limit_are_answered(explorer, monkeypatch):
     monkeypatch.setattr("heatbath.explorer.server.MAX_MESSAGES_PER_SECOND", 3)
     monkeypatch.setattr("heatbath.explorer.server.MAX_WAITING", 20)
     monkeypatch.setattr("heatbath.explorer.server.time", SimpleNamespace(monotonic=lambda: 0.0))
@@ -483,7 +483,7 @@ def test_messages_that_are_too_many_are_answered_too(explorer, monkeypatch):
     run(flood())
 
 
-def test_a_name_from_outside_is_no_path(tmp_path):
+def test_a_file_name_from_outside_is_not_used_as_a_path(tmp_path):
     class Windows(type(Path())):
         def __truediv__(self, name):
             return Path(self, *name.split("\\"))
@@ -507,7 +507,7 @@ def flying(**settings):
     return session, streams, said
 
 
-def test_a_run_that_goes_back_does_not_hold_up_the_other():
+def test_a_rewound_run_does_not_delay_the_other():
     session, streams, _ = flying()
     a, b = streams.values()
     session.play(True)
@@ -523,7 +523,7 @@ def test_a_run_that_goes_back_does_not_hold_up_the_other():
     assert [stream.name for stream, _ in session.due_times(now)] == ["B", "A"]
 
 
-def test_traces_that_take_long_leave_time_for_work():
+def test_slow_traces_leave_time_for_work():
     session, streams, _ = flying()
     stream = streams["A"]
     stream.traces_sent = TracesSent(100.0, 0, 2.0)
@@ -535,7 +535,7 @@ def test_traces_that_take_long_leave_time_for_work():
     assert 0 < stream.traces_sent.seconds < PATIENCE
 
 
-def test_losses_are_seen_now_and_then_while_a_run_plays_and_always_when_it_stands_still(monkeypatch):
+def test_losses_are_computed_rarely_while_a_run_plays_and_always_when_it_is_paused(monkeypatch):
     _, streams, _ = flying()
     stream, look, asked = streams["A"], LiveRun.look, []
 
@@ -560,7 +560,7 @@ def test_losses_are_seen_now_and_then_while_a_run_plays_and_always_when_it_stand
     assert asked == [True, False, True, True, True]
 
 
-def test_the_last_frame_of_runs_that_pause_has_their_losses(monkeypatch):
+def test_the_last_frame_before_a_pause_has_the_present_losses(monkeypatch):
     monkeypatch.setattr("heatbath.explorer.run_stream.LOSSES_SECONDS", PATIENCE)
     session, streams, _ = flying()
     shown = []
@@ -590,7 +590,7 @@ def test_the_last_frame_of_runs_that_pause_has_their_losses(monkeypatch):
     assert len(shown) == 3
 
 
-def test_a_change_before_those_of_a_link_is_in_its_place_and_the_link_stays_good():
+def test_a_change_before_those_of_a_link_is_inserted_and_the_link_stays_valid():
     later = [[50, {"h": 0.2}], [60, {"parts": {"hidden": {"tau": 1e-3}}}]]
     runs = {"A": {"method": "AdLaLa", "history": later}, "B": {"method": "Adam"}}
     _, streams, said = flying(runs=runs)
@@ -614,7 +614,7 @@ def test_a_change_before_those_of_a_link_is_in_its_place_and_the_link_stays_good
     assert [step for step, _ in stream.all_changes()] == [20, 50, 55]
 
 
-def test_a_change_at_the_step_of_one_of_the_link_comes_after_it():
+def test_a_change_at_the_step_of_a_links_change_comes_after_it():
     runs = {"A": {"method": "AdLaLa", "history": [[0, {"h": 0.2}]]}, "B": {"method": "Adam"}}
     _, streams, _ = flying(runs=runs)
     streams["A"].change({"h": 0.05})
@@ -623,14 +623,14 @@ def test_a_change_at_the_step_of_one_of_the_link_comes_after_it():
     assert [change["h"] for _, change in streams["A"].all_changes()] == [0.2, 0.05]
 
 
-def test_heat_that_is_on_or_off_already_is_no_change():
+def test_setting_the_present_heat_is_no_change():
     _, streams, said = flying()
     streams["A"].set_heat(1.0, 5)
     assert (said[-1]["type"], said[-1]["id"], said[-1]["entry"]) == ("changed", 5, None)
     assert streams["A"].all_changes() == ()
 
 
-def test_what_fails_by_a_fault_of_our_own_is_answered_too(explorer, monkeypatch):
+def test_internal_errors_are_answered(explorer, monkeypatch):
     def broken(*given):
         raise KeyError("on purpose")
 
@@ -652,7 +652,7 @@ def test_what_fails_by_a_fault_of_our_own_is_answered_too(explorer, monkeypatch)
     run(ask())
 
 
-def test_a_page_that_comes_back_holds_no_button_and_keeps_its_view(explorer):
+def test_a_returning_page_holds_no_button_and_keeps_its_view(explorer):
     async def back():
         page = Wire(explorer)
         key = (await page.until("hello"))["session"]
@@ -672,7 +672,7 @@ def test_a_page_that_comes_back_holds_no_button_and_keeps_its_view(explorer):
     run(back())
 
 
-def test_a_frame_of_another_site_does_not_show_the_page_and_one_of_a_notebook_does():
+def test_only_a_notebook_may_show_the_page_in_a_frame():
     for framed, told in ((False, True), (True, False)):
         explorer = Explorer(framed=framed)
         policy = explorer._file_response("index.html").headers["content-security-policy"]

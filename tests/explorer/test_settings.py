@@ -39,7 +39,7 @@ def stream_of(name="A", **given):
     return make_streams(settings.read_settings({**SMALL, **given}), lambda *message: None)[name]
 
 
-def test_the_catalogue_is_made_of_what_is_registered(monkeypatch):
+def test_the_catalogue_contains_registered_methods(monkeypatch):
     monkeypatch.setattr(registry, "_known", dict(registry._known))
 
     @hb.register
@@ -51,7 +51,7 @@ def test_the_catalogue_is_made_of_what_is_registered(monkeypatch):
     assert "Sluggish" in names
 
 
-def test_every_slider_has_its_default_within_and_reaches_further_than_tune_looks():
+def test_every_slider_contains_its_default_and_exceeds_the_range_of_tune():
     for method in method_menu.catalogue()["methods"]:
         sliders = [method["h"], *(c for part in method["parts"] for c in part["coefficients"])]
         for slider in sliders:
@@ -74,7 +74,7 @@ def test_every_slider_has_its_default_within_and_reaches_further_than_tune_looks
     assert tau_output["low"] == pytest.approx(1e-9)  # where tune looks for that of the output layer
 
 
-def test_complete_settings_are_read_as_themselves():
+def test_complete_settings_are_read_unchanged():
     for given in ({}, SMALL, *(scene["settings"] for scene in SCENES)):
         plain = settings.read_settings(given).as_json
         again = settings.read_settings(json.loads(json.dumps(plain, allow_nan=False)))
@@ -82,7 +82,7 @@ def test_complete_settings_are_read_as_themselves():
         assert again.runs == settings.read_settings(given).runs
 
 
-def test_presets_are_those_of_the_library():
+def test_presets_equal_those_of_the_library():
     assert settings.read_settings({"runs": {"A": {"method": "AdLaLa"}}}).runs["A"].partition() == hb.AdLaLa()
     assert settings.read_settings({"runs": {"A": {"method": "LOL"}}}).runs["A"].partition() == hb.LOL()
     given = {"method": "LOL", "parts": {"output": {"gamma": 2, "tau": 1e-5}, "hidden": {"gamma": "inf"}}}
@@ -90,7 +90,7 @@ def test_presets_are_those_of_the_library():
     assert made == hb.LaLa(0.1, float("inf"), 1e-3, 2.0, 1e-5)
 
 
-def test_annealing_falls_to_the_factor_in_so_many_steps_from_where_it_begins():
+def test_annealing_reaches_its_factor_after_its_steps():
     run = settings.read_settings({"runs": {"A": {"method": "LOL"}}}).runs["A"]
     cold = run.with_change({"anneal": {"factor": 0.01, "steps": 100}}, step=50)
     tau = cold.partition().methods["hidden"].tau
@@ -110,7 +110,7 @@ def test_annealing_falls_to_the_factor_in_so_many_steps_from_where_it_begins():
     )  # σ² is a temperature
 
 
-def test_annealing_that_begins_late_is_from_the_start_after_a_reset():
+def test_after_a_reset_annealing_begins_at_step_0():
     stream = stream_of()
     stream.work(60, 60)
     stream.change({"anneal": {"factor": 0.01, "steps": 10}})
@@ -121,7 +121,7 @@ def test_annealing_that_begins_late_is_from_the_start_after_a_reset():
     assert stream.run.partition().methods["hidden"].tau(60) == pytest.approx(usual)
 
 
-def test_annealing_that_begins_too_late_says_in_how_many_steps_it_can():
+def test_annealing_that_begins_too_late_is_refused_with_the_steps_it_needs():
     run = settings.read_settings({"runs": {"A": {"method": "LOL"}}}).runs["A"]
     with pytest.raises(settings.SettingsError, match="from step 10,000,000 on, temperatures can") as found:
         run.with_change({"anneal": {"factor": 0.01, "steps": 20_000}}, step=10_000_000)
@@ -130,7 +130,7 @@ def test_annealing_that_begins_too_late_says_in_how_many_steps_it_can():
     assert late.partition().methods["hidden"].tau(10_000_000) == pytest.approx(1e-3)
 
 
-def test_a_table_has_no_more_rows_than_are_accepted_however_its_lines_end():
+def test_the_limit_of_rows_holds_for_all_line_endings():
     for end in ("\n", "\r", "\r\n"):
         text = end.join(["a,b,c", *(f"{i / 2},{i % 7},{'xy'[i % 2]}" for i in range(settings.MAX_EXAMPLES))])
         assert settings.read_settings({"problem": {"kind": "csv", "text": text}}).problem.inputs == 2
@@ -140,7 +140,7 @@ def test_a_table_has_no_more_rows_than_are_accepted_however_its_lines_end():
         settings.read_settings({"problem": {"kind": "csv", "text": "\ufeff"}})
 
 
-def test_a_table_without_a_header_is_refused_and_told_what_is_missing():
+def test_a_table_without_a_header_is_refused_with_advice():
     rows = [f"{i / 2},{i % 7},{'xy'[i % 2]}" for i in range(40)]
     for text in (rows, [f"{row[:-1]}{i % 2}" for i, row in enumerate(rows)]):
         with pytest.raises(
@@ -179,7 +179,7 @@ def played(name, steps, change=None):
 
 
 @pytest.mark.slow
-def test_scenes_show_what_they_say():
+def test_scenes_show_what_their_texts_claim():
     # some 100,000 steps are made in the twenty seconds that one plays a scene
     (a0, a1, b0, b1) = played("temperature", 40_000)
     assert np.abs(a1.outputs - a0.outputs).mean() < 0.05 < np.abs(b1.outputs - b0.outputs).mean()
@@ -218,7 +218,7 @@ def history_makes_the_same(stream):
     return np.array_equal(again.live.theta, stream.live.theta)
 
 
-def test_going_back_lets_go_of_a_heat_button_that_was_held_there():
+def test_a_rewind_releases_a_heat_button():
     stream = stream_of(runs={"A": {"method": "LaLa"}})
     stream.work(60, 30)
     cold = stream.run
@@ -234,7 +234,7 @@ def test_going_back_lets_go_of_a_heat_button_that_was_held_there():
     assert history_makes_the_same(stream)
 
 
-def test_going_back_twice_to_one_state_leaves_what_the_page_is_told():
+def test_rewinding_twice_to_one_state_sends_the_same_settings():
     stream = stream_of(runs={"A": {"method": "LaLa"}})
     stream.work(60, 30)
     diverged(stream)
@@ -284,7 +284,7 @@ def all_of(calls):
                 raise
 
 
-def test_every_method_as_python_and_as_a_command_that_is_understood(monkeypatch):
+def test_every_method_can_be_written_as_python_and_as_a_command(monkeypatch):
     understood = []
     monkeypatch.setattr(
         "heatbath.cli.commands._execute", lambda command, plan, *given: understood.append(plan)
@@ -342,7 +342,7 @@ def test_a_command_has_every_phase_and_parts_that_no_preset_has(tmp_path, monkey
     assert np.array_equal(commanded(stream, tmp_path).theta, stream.live.theta)
 
 
-def test_a_run_that_has_not_begun_is_code_too():
+def test_a_run_without_steps_can_be_written_as_code():
     stream = stream_of()
     assert f"steps={export_code.DEFAULT_STEPS}" in export_code.run_code(stream, "python")
 
@@ -395,7 +395,7 @@ def test_a_notebook_shows_the_page_in_a_frame_once_the_server_has_started(monkey
         assert shown[-1] == f"/user/someone/proxy/{server.port}/?token={server.token}"
 
 
-def test_without_the_extra_it_is_named(monkeypatch):
+def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(ImportError, match=r"needs uvicorn, an extra: pip install 'heatbath\[explorer\]'"):
         hb.explore(browser=False)
@@ -403,7 +403,7 @@ def test_without_the_extra_it_is_named(monkeypatch):
         hb.explore(port="80", browser=False)
 
 
-def test_a_table_of_too_many_columns_is_refused_before_it_is_read(monkeypatch):
+def test_a_table_with_too_many_columns_is_refused_before_it_is_read(monkeypatch):
     monkeypatch.setattr("heatbath.datasets.tables.read_table", None)
     for mark in ",;\t":
         text = "a title\r" + mark.join(f"x{i}" for i in range(51)) + "\n"
@@ -414,7 +414,9 @@ def test_a_table_of_too_many_columns_is_refused_before_it_is_read(monkeypatch):
 @pytest.mark.parametrize(
     ("hidden", "points", "count"), [(100, 1000, 61), (1000, 1000, 61), ([400, 400], 1000, 13)]
 )
-def test_lines_have_fewer_points_where_networks_are_large_and_both_ends(monkeypatch, hidden, points, count):
+def test_loss_lines_of_large_networks_have_fewer_points_including_both_ends(
+    monkeypatch, hidden, points, count
+):
     def line(problem, network, one, two, at, split, threads):
         return {"loss": types.SimpleNamespace(values=at)}
 

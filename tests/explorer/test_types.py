@@ -33,7 +33,7 @@ def tsc(*arguments):
 
 
 @pytest.mark.slow
-def test_the_modules_of_the_page_have_the_types_that_they_say(tmp_path):
+def test_the_modules_of_the_page_pass_the_type_checker(tmp_path):
     wrong = tmp_path / "wrong.js"
     wrong.write_text("/** @param {number} x */\nexport const f = (x) => x.length;\n")
     modules = sorted(map(str, PAGE.glob("*.js")))
@@ -44,14 +44,14 @@ def test_the_modules_of_the_page_have_the_types_that_they_say(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["js", "css", "html"])
-def test_the_page_names_no_address_but_its_own(suffix):
+def test_the_page_contains_no_foreign_address(suffix):
     for path in PAGE.glob(f"*.{suffix}"):
         text = path.read_text().replace("http://www.w3.org/2000/svg", "")  # a name, never asked for
         assert not re.search(r"""https?://|["'(]//|@import""", text), path.name
         assert not re.search(r"""(?:src|href)=["']/""", text), path.name  # relative, behind a proxy
 
 
-def test_every_module_is_asked_for_by_another_or_by_the_page():
+def test_every_module_is_imported_by_another_or_by_the_page():
     asked = set(re.findall(r"page/(\w+\.js)", (PAGE / "index.html").read_text()))
     for path in PAGE.glob("*.js"):
         asked |= set(re.findall(r"""["']\./(\w+\.js)["']""", path.read_text()))

@@ -300,7 +300,7 @@ MADE_UP = {
 
 
 @pytest.mark.parametrize("name", experiments.NAMES)
-def test_every_claim_can_be_true_and_false(name):
+def test_every_claim_can_hold_and_fail(name):
     claims = experiments.find(name).claims
     cases = MADE_UP[name]
     assert len(cases) == len(claims)
@@ -309,7 +309,7 @@ def test_every_claim_can_be_true_and_false(name):
         assert claim.check(false).verdict == FAILS, claim.text
 
 
-def test_names_are_those_of_the_modules():
+def test_experiments_have_the_names_under_which_they_are_listed():
     assert [experiments.find(name).name for name in experiments.NAMES] == list(experiments.NAMES)
     with pytest.raises(ValueError, match="there is no experiment 'nothing': accepted are temperature, "):
         experiments.find("nothing")
@@ -326,7 +326,7 @@ def test_names_are_those_of_the_modules():
         (Measured(2.0, np.nan, np.nan), HOLDS, FAILS),
     ],
 )
-def test_a_limit_is_passed_in_part_where_the_interval_does_not_decide(measured, above, below):
+def test_a_limit_within_the_interval_is_passed_in_part(measured, above, below):
     assert claims.judge_above(measured, 1.0) == above
     assert claims.judge_below(measured, 1.0) == below
 

@@ -7,7 +7,7 @@ import xarray as xr
 from heatbath.paper import interpretations
 
 
-def test_the_closest_reading_is_told_with_how_often_it_is():
+def test_the_table_has_how_often_each_interpretation_is_closest():
     rng = np.random.default_rng(0)
     values = 0.7 + 0.1 * rng.standard_normal((3, 1, 30))
     values[1] += 0.2

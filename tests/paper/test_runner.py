@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
     return place / "quick"
 
 
-def test_results_are_kept_and_not_made_again(folder, monkeypatch):
+def test_finished_results_are_not_computed_again(folder, monkeypatch):
     """Only where settings or code have changed."""
     assert all(
         (folder / name / file).exists() for name in FAST for file in ("data.nc", "picture.png", "picture.svg")
@@ -46,7 +46,7 @@ def test_results_are_kept_and_not_made_again(folder, monkeypatch):
     assert runner.load_result(experiment, folder / "points", quick=True) is None
 
 
-def test_results_that_were_read_again_say_the_same(folder):
+def test_results_read_from_a_file_have_the_same_findings(folder):
     experiment = paper.find("line-spiral")
     fresh = experiment.run(Settings(**experiment.settings_for(True)), None)
     kept = runner.load_result(experiment, folder / "line-spiral", quick=True)
@@ -68,7 +68,7 @@ def drawings(monkeypatch, name):
 
 
 @pytest.mark.parametrize("options", [[], ["--only-report"]])
-def test_what_is_drawn_already_is_not_drawn_again(options, folder, monkeypatch):
+def test_pictures_that_are_up_to_date_are_not_drawn_again(options, folder, monkeypatch):
     drawn = [drawings(monkeypatch, name) for name in FAST]
     before = {name: (folder / name / "picture.png").stat().st_mtime_ns for name in FAST}
     arguments = ["reproduce", *FAST, "--quick", "--folder", str(folder.parent), *options]
@@ -81,7 +81,7 @@ def test_what_is_drawn_already_is_not_drawn_again(options, folder, monkeypatch):
 @pytest.mark.parametrize(
     "reason", ["no picture", "no svg", "no stamp", "other stamp", "other results", "other code"]
 )
-def test_a_picture_that_is_not_of_these_results_and_this_code_is_drawn_again(reason, tmp_path, monkeypatch):
+def test_a_picture_of_other_results_or_code_is_drawn_again(reason, tmp_path, monkeypatch):
     list(runner.reproduce(["data"], tmp_path, quick=True, again=False, make_callback=lambda name: None))
     drawn, place = drawings(monkeypatch, "data"), tmp_path / "data"
     kept = runner.load_result(paper.find("data"), place, quick=True)
@@ -111,7 +111,7 @@ def test_reading_a_result_writes_nothing(folder):
     assert runner.publish(runner.load_result(paper.find("points"), folder / "points", quick=True))
 
 
-def test_a_summary_that_another_code_wrote_is_written_again(tmp_path):
+def test_an_outdated_summary_is_written_again(tmp_path):
     (result,) = runner.reproduce(["data"], tmp_path, quick=True, again=False, make_callback=lambda name: None)
     place = tmp_path / "data" / "result.json"
     text = place.read_text()
@@ -148,7 +148,7 @@ SAME = {"style": "PAGE_WIDTH", "limit": 1, "run": 2, "draw": 3, "decorator": "ca
         ({"limit": 2}, True),
     ],
 )
-def test_code_that_only_draws_leaves_results_as_they_are(change, matters, tmp_path, monkeypatch):
+def test_code_that_only_draws_does_not_change_the_fingerprint(change, matters, tmp_path, monkeypatch):
     texts = []
     for place, values in enumerate((SAME, SAME | change)):
         (tmp_path / f"made_up_{place}.py").write_text(MODULE.format(**values))
@@ -159,7 +159,7 @@ def test_code_that_only_draws_leaves_results_as_they_are(change, matters, tmp_pa
 
 
 @pytest.mark.parametrize("name", paper.NAMES)
-def test_no_function_that_a_run_needs_is_taken_for_drawing(name):
+def test_no_function_that_a_run_needs_counts_as_drawing(name):
     """Names that begin with draw are left out of the fingerprint, so `run` must not lead to one of them."""
     module = import_module(paper.find(name).run.__module__)
     tree = ast.parse(inspect.getsource(module))
@@ -182,7 +182,7 @@ def test_the_summary_has_every_claim_with_its_verdict(folder):
     assert told["quick"] is True
 
 
-def test_the_report_is_one_file_with_all_in_it(folder):
+def test_the_report_is_one_file_with_everything_in_it(folder):
     page = (folder / "report.html").read_text()
     assert not re.findall(r'(?:src|href)="(?!data:|#)', page)
     assert page.count('src="data:image/png;base64,') == len(FAST)
@@ -214,7 +214,7 @@ def test_only_the_report_can_be_written_again(folder, tmp_path):
     )
 
 
-def test_what_cannot_be_run_is_said_in_one_line(tmp_path, monkeypatch):
+def test_errors_are_reported_in_one_line(tmp_path, monkeypatch):
     missing = CliRunner().invoke(app, ["reproduce", "nothing"])
     assert missing.exit_code == 2
     assert missing.stderr.startswith("heatbath: there is no experiment nothing: accepted are temperature, ")
@@ -234,7 +234,7 @@ def test_what_cannot_be_run_is_said_in_one_line(tmp_path, monkeypatch):
     assert wrong.stderr.count("\n") == 1
 
 
-def test_a_damaged_result_is_made_again_and_kept_aside(tmp_path):
+def test_a_damaged_result_is_computed_again_and_kept_aside(tmp_path):
     place = tmp_path / "quick" / "data"
     for damage in (None, b"nothing"):
         if damage:
@@ -245,7 +245,7 @@ def test_a_damaged_result_is_made_again_and_kept_aside(tmp_path):
     assert (place / "damaged-data.nc").read_bytes() == b"nothing"
 
 
-def test_the_report_has_all_that_is_finished_and_names_what_is_not(folder):
+def test_the_report_has_all_finished_experiments_and_names_the_others(folder):
     done = CliRunner().invoke(app, ["reproduce", "data", "--quick", "--folder", str(folder.parent)])
     assert done.exit_code == 0
     page = (folder / "report.html").read_text()
@@ -269,7 +269,7 @@ def test_the_list_has_all_names_and_claims():
     assert all(name in done.output for name in paper.NAMES)
 
 
-def test_ctrl_c_ends_all_and_says_how_to_continue(tmp_path, monkeypatch):
+def test_ctrl_c_ends_everything_and_says_how_to_continue(tmp_path, monkeypatch):
     def interrupted(s, tell):
         raise KeyboardInterrupt
 

@@ -7,7 +7,7 @@ import heatbath as hb
 from heatbath.runs.continuation import extend_plan
 
 
-def test_axes_become_dimensions():
+def test_the_axes_of_a_sweep_become_dimensions():
     """Methods and runs where `select` finds them."""
     from heatbath.paper.side_by_side import scores_by_axes, unstack_chains
 
@@ -24,7 +24,7 @@ def test_axes_become_dimensions():
     assert np.array_equal(theta.sel(tau=1e-5, sigma=0.1), run.select(tau=1e-5, sigma=0.1).theta)
 
 
-def test_a_run_that_ctrl_c_cut_short_is_no_result():
+def test_a_run_stopped_by_ctrl_c_is_no_result():
     from heatbath.paper.side_by_side import require_finished
 
     run = hb.train(hb.datasets.spirals(n_train=50), hb.MLP((5,)), hb.LOL(), steps=10, batch=5)

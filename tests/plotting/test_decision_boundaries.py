@@ -29,7 +29,7 @@ def own_units(standardise):
 
 
 @pytest.mark.parametrize("standardise", [False, True])
-def test_data_are_drawn_by_class_in_the_units_of_the_user(standardise):
+def test_data_are_drawn_by_class_in_the_users_units(standardise):
     X, problem = own_units(standardise)
     ax = plotting.data(problem)
     labels = SPIRALS.Y_train[0, :, 0]
@@ -44,7 +44,7 @@ def test_data_are_drawn_by_class_in_the_units_of_the_user(standardise):
     assert left < X[:, 0].min() < X[:, 0].max() < right
 
 
-def test_classes_differ_in_marker_and_colour_and_a_circle_is_a_circle():
+def test_classes_differ_in_marker_and_colour_and_circles_look_round():
     ax = plotting.data(SPIRALS, "test")
     faces = {to_hex(dots.get_facecolor()[0]) for dots in ax.collections}
     markers = {len(dots.get_paths()[0].vertices) for dots in ax.collections}
@@ -55,7 +55,7 @@ def test_classes_differ_in_marker_and_colour_and_a_circle_is_a_circle():
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("$x_1$", "$x_2$")
 
 
-def test_a_classifier_lies_where_the_inputs_are():
+def test_a_classifier_map_is_aligned_with_its_inputs():
     """Class 1 to the right of x1 = 0.5, in a narrow band of which the 1/2 contour is the middle."""
     grid = plotting.plane(SPIRALS, points=80)
     said = 1 / (1 + np.exp(-40 * (grid[:, 0] - 0.5)))
@@ -75,13 +75,13 @@ def test_a_classifier_lies_where_the_inputs_are():
     assert (high - low) == pytest.approx(np.ptp(grid[:, 1]) * 80 / 79)
 
 
-def test_up_is_the_second_feature():
+def test_the_second_feature_is_on_the_vertical_axis():
     grid = plotting.plane(SPIRALS, points=30)
     ax = plotting.classifier(SPIRALS, 1 / (1 + np.exp(-9 * grid[:, 1])))
     np.testing.assert_allclose(ax.collections[-1].get_paths()[0].vertices[:, 1], 0, atol=1e-3)
 
 
-def test_a_run_is_drawn_by_one_chain_or_the_mean_of_those_that_did_not_diverge():
+def test_a_run_is_drawn_as_one_chain_or_as_the_mean_of_living_chains():
     run = both().select(method="LOL")
     said = run.outputs(plotting.plane(SPIRALS))[..., 0].reshape(3, 200, 200)
     image = plotting.classifier(SPIRALS, run, chain=2).get_images()[0]
@@ -102,7 +102,7 @@ def test_a_run_is_drawn_by_one_chain_or_the_mean_of_those_that_did_not_diverge()
         plotting.classifier(SPIRALS, all_lost)
 
 
-def test_a_chain_is_drawn_with_the_data_it_saw():
+def test_a_chain_is_drawn_with_its_own_training_data():
     problem = hb.datasets.spirals(n_train=50, n_test=10, draws=2)
     run = hb.train(problem, SMALL, METHODS["LOL"], steps=5, batch=5, chains=4)
     for chain in (2, 3):
@@ -130,7 +130,7 @@ def test_uncertainty_is_the_entropy_of_the_predicted_class():
         plotting.classifier(three, np.ones(25))
 
 
-def test_without_a_colour_bar_there_is_none():
+def test_the_colour_bar_can_be_omitted():
     said = np.full(400, 0.3)
     assert len(plotting.classifier(SPIRALS, said).child_axes) == 1
     assert not plotting.classifier(SPIRALS, said, bar=False).child_axes
@@ -146,12 +146,12 @@ def test_without_a_colour_bar_there_is_none():
         ((hb.datasets.from_arrays(np.eye(4), [0, 1, 0, 1]), np.ones(400)), {}, "two inputs"),
     ],
 )
-def test_a_classifier_refuses_what_is_not_on_the_plane(arguments, options, words):
+def test_a_classifier_refuses_probabilities_that_do_not_fit_the_plane(arguments, options, words):
     with pytest.raises(ValueError, match=words):
         plotting.classifier(*arguments, **options)
 
 
-def test_a_classifier_refuses_chains_of_several_methods_and_chains_that_are_not_there():
+def test_a_classifier_refuses_chains_of_several_methods_and_missing_chains():
     with pytest.raises(ValueError, match=r"the chains of this run differ: pass chain=.*, or select one of"):
         plotting.classifier(SPIRALS, both())
     with pytest.raises(ValueError, match="chain must be a whole number >= 0 and < 9"):
@@ -160,7 +160,7 @@ def test_a_classifier_refuses_chains_of_several_methods_and_chains_that_are_not_
         plotting.classifier(None, both())
 
 
-def test_a_plane_and_data_refuse_what_they_cannot_draw():
+def test_plane_and_data_refuse_unsuitable_problems():
     with pytest.raises(TypeError, match="problem must be a Problem"):
         plotting.plane("spirals")
     with pytest.raises(ValueError, match="split must be one of 'train', 'test'"):

@@ -42,7 +42,7 @@ def test_outlines_count_the_parameters_of_one_network_in_shared_bins():
     assert (ax.get_xlabel(), ax.get_ylabel()) == (r"$\theta$", "parameters per bin")
 
 
-def test_outlines_over_time_bear_their_steps_and_recorded_histograms_need_no_parameters():
+def test_outlines_over_time_are_labelled_by_step_and_recorded_histograms_need_no_parameters():
     own = sweep().data["histogram"].sel(part="hidden").isel(chain=slice(0, 2))
     ax = plotting.distributions(own)
     assert list(stairs(ax)) == [r"$\tau$ = $10^{-4}$, $\sigma_A$ = 0, step " + n for n in ("20", "40")]
@@ -51,7 +51,7 @@ def test_outlines_over_time_bear_their_steps_and_recorded_histograms_need_no_par
         np.testing.assert_allclose(drawn_.values, own.values[:, record].mean(axis=0))
 
 
-def test_chains_that_diverged_are_not_counted_nor_what_lies_outside_the_limits():
+def test_diverged_chains_and_parameters_outside_the_limits_are_not_counted():
     values = np.array([[[0.1, 0.2, 5.0]], [[np.nan] * 3]])
     own = xr.DataArray(values, dims=("chain", "record", "parameter"), coords={"step": ("record", [3000])})
     (drawn_,) = stairs(plotting.distributions({"a": own}, bins=2, limits=(0, 1))).values()

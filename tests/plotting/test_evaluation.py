@@ -19,7 +19,7 @@ def rare(count=2000):
     return Forecast("binary", ("no", "$ & yes"), y[:, None], p[:, None])
 
 
-def test_a_roc_curve_is_scikit_learn_s_and_says_its_area():
+def test_a_roc_curve_equals_scikit_learns_and_is_labelled_with_its_area():
     said = judged("binary")
     ax = plotting.roc(said)
     lines = drawn(ax)
@@ -34,7 +34,7 @@ def test_a_roc_curve_is_scikit_learn_s_and_says_its_area():
         plotting.roc(Forecast("binary", ("a", "b"), np.ones((4, 1)), np.full((4, 1), 0.5)))
 
 
-def test_rare_events_have_bins_of_equally_many_and_a_corner_of_their_own():
+def test_rare_events_have_bins_of_equally_many_examples_and_zoomed_axes():
     said = rare()
     ax = plotting.calibration(said)
     (line,) = drawn(ax).values()
@@ -50,7 +50,16 @@ def test_rare_events_have_bins_of_equally_many_and_a_corner_of_their_own():
     assert ax.get_xlabel() == r"predicted probability of \$ & yes"
 
 
-def test_confusion_has_the_counts_and_long_names_are_cut():
+def test_calibration_in_bins_of_equal_width_has_the_points_of_a_reliability_diagram():
+    forecast = rare()
+    (line,) = drawn(plotting.calibration(forecast, bins=5)).values()
+    (expected,) = drawn(plotting.reliability(forecast.mean[:, 0], forecast.labels, bins=5)).values()
+    np.testing.assert_array_equal(line.get_xydata(), expected.get_xydata())
+    with pytest.raises(ValueError, match="bins must be a whole number >= 1"):
+        plotting.calibration(forecast, bins=0)
+
+
+def test_a_confusion_matrix_has_the_counts_and_shortens_long_names():
     said = judged("classes")[""]
     ax = plotting.confusion(said)
     expected = metrics.confusion_matrix(said.labels, said.mean.argmax(axis=1), labels=[0, 1, 2])
@@ -59,7 +68,7 @@ def test_confusion_has_the_counts_and_long_names_are_cut():
     assert ticks(plotting.confusion(long).yaxis)[0] == "a" * 13 + "…"
 
 
-def test_predictions_outside_their_intervals_are_told_apart_and_all_are_counted():
+def test_predictions_outside_their_intervals_have_another_colour_and_all_are_counted():
     y = np.linspace(0, 1e6, 500)[:, None]
     high = np.where(np.arange(500)[:, None] % 5 == 0, y - 5, y + 10)
     said = Forecast("regression", ("price",), y, y + 50, y - 10, high)
@@ -72,7 +81,7 @@ def test_predictions_outside_their_intervals_are_told_apart_and_all_are_counted(
     assert bare.get_legend() is None
 
 
-def test_columns_are_in_order_with_their_intervals():
+def test_the_most_important_columns_are_drawn_with_their_intervals():
     found = [Importance(f"c{i}", Measured(1.0 / (i + 1), 0.0, 2.0 / (i + 1))) for i in range(20)]
     ax = plotting.column_importance(found, "what", most=5)
     assert ticks(ax.yaxis) == ["c0", "c1", "c2", "c3", "c4"]
@@ -92,7 +101,7 @@ def test_a_dependence_is_a_line_with_a_band_or_dots_for_categories():
     assert list(drawn(ax)) == ["first", "second"]
 
 
-def test_what_is_no_forecast_is_refused():
+def test_other_types_than_forecasts_are_refused():
     with pytest.raises(TypeError, match="a Forecast is needed"):
         plotting.roc(np.ones(3))
     with pytest.raises(ValueError, match="this picture is of classes"):

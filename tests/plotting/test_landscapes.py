@@ -8,7 +8,7 @@ from heatbath import plotting
 from tests.plotting.pictures import drawn, on_line, on_surface
 
 
-def test_a_line_has_its_ends_marked_and_its_barrier_told():
+def test_a_line_marks_its_ends_and_states_its_barrier():
     ax = plotting.line(on_line([0.1, 1.0, 1.3, 0.9, 0.2]))
     curve, dots = ax.get_lines()[:2]
     np.testing.assert_array_equal(curve.get_ydata(), [0.1, 1.0, 1.3, 0.9, 0.2])
@@ -20,7 +20,7 @@ def test_a_line_has_its_ends_marked_and_its_barrier_told():
     assert (ax.get_xlabel(), ax.get_ylabel()) == (r"$\alpha$", "test loss")
 
 
-def test_the_barrier_lies_between_the_ends_and_the_ends_need_no_point_of_their_own():
+def test_the_barrier_lies_between_the_ends_which_may_be_interpolated():
     ax = plotting.line(on_line([9.0, 0.4, 0.6, 0.2, 9.0], alpha=(-0.5, 0.25, 0.5, 0.75, 1.5)))
     ends = np.interp([0, 1], [-0.5, 0.25, 0.5, 0.75, 1.5], [9.0, 0.4, 0.6, 0.2, 9.0])
     np.testing.assert_allclose(ax.get_lines()[1].get_ydata(), ends)
@@ -32,7 +32,7 @@ def test_the_barrier_lies_between_the_ends_and_the_ends_need_no_point_of_their_o
     np.testing.assert_array_equal(line.get_ydata(), [0.5, 0.4, 0.3, 0.2, 0.1])
 
 
-def test_several_pairs_are_thin_lines_and_a_thick_mean():
+def test_several_pairs_are_drawn_as_thin_lines_with_a_thick_mean():
     pairs = np.array([[0.1, 1.0, 1.3, 0.9, 0.2], [0.1, 0.6, 2.0, 1.0, 0.3]])
     ax = plotting.line({"a to b": on_line(pairs), "a to c": on_line(pairs.T.copy().T[:1])})
     lines = ax.get_lines()
@@ -53,7 +53,7 @@ def test_several_pairs_are_thin_lines_and_a_thick_mean():
         ({"a": on_line([1.0, np.inf], alpha=(0, 1))}, ValueError, "of 'a' has values that are not finite"),
     ],
 )
-def test_a_line_refuses_what_is_none(given, error, words):
+def test_a_line_refuses_unsuitable_losses(given, error, words):
     with pytest.raises(error, match=words):
         plotting.line(given)
 
@@ -81,7 +81,7 @@ def test_a_surface_has_alpha_to_the_right_and_beta_upwards(log):
     np.testing.assert_array_equal(turned[3].vertices, contours.get_paths()[3].vertices)
 
 
-def test_the_minima_are_marked_where_they_are():
+def test_marks_are_drawn_at_their_positions():
     ax = plotting.surface(on_surface(lambda a, b: a**2 + b), {"start": (0, 0.5), "Adam": (1.5, 1)})
     assert [tuple(map(float, line.get_xydata()[0])) for line in ax.get_lines()] == [(0, 0.5), (1.5, 1)]
     assert [(text.get_text(), text.xy) for text in ax.texts] == [("start", (0, 0.5)), ("Adam", (1.5, 1))]
@@ -97,6 +97,6 @@ def test_the_minima_are_marked_where_they_are():
         (on_surface(lambda a, b: a + b), {"marks": {"x": (0, None)}}, TypeError, "position of .x. must be"),
     ],
 )
-def test_a_surface_refuses_what_has_no_contours(given, options, error, words):
+def test_a_surface_refuses_losses_without_contours(given, options, error, words):
     with pytest.raises(error, match=words):
         plotting.surface(given, **options)

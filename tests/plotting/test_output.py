@@ -31,14 +31,14 @@ def test_a_picture_is_saved_as_png_and_svg_with_the_same_bytes_every_time(tmp_pa
     assert len(list(tmp_path.iterdir())) == 6
 
 
-def test_other_endings_of_a_name_are_kept(tmp_path):
+def test_other_file_endings_are_kept(tmp_path):
     made = plotting.save(PICTURES["line"](None).figure, tmp_path / "tau.0.1")
     assert [path.name for path in made] == ["tau.0.1.png", "tau.0.1.svg"]
     made = plotting.save(PICTURES["line"](None), str(tmp_path / "x.SVG"))
     assert [path.name for path in made] == ["x.png", "x.svg"]
 
 
-def test_a_picture_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypatch):
+def test_a_picture_that_cannot_be_written_leaves_existing_files_unchanged(tmp_path, monkeypatch):
     (tmp_path / "x.png").write_bytes(b"before")
 
     def fails(*names):
@@ -56,7 +56,7 @@ def test_a_picture_that_cannot_be_written_leaves_what_was_there(tmp_path, monkey
 
 
 @pytest.mark.parametrize(("asked", "wide"), [(300, 300), (5000, 680)])
-def test_an_embedded_picture_is_a_png_of_at_most_the_width_asked_for(asked, wide):
+def test_an_embedded_picture_is_a_png_of_at_most_the_requested_width(asked, wide):
     text = plotting.embed(PICTURES["line"](None), width=asked)
     head, _, body = text.partition(",")
     assert head == "data:image/png;base64"

@@ -17,7 +17,7 @@ def ends(band, x):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_a_regression_has_its_mean_the_band_of_its_networks_and_that_of_new_data(temperature):
+def test_a_regression_has_its_mean_and_bands_of_networks_and_of_new_data(temperature):
     run = curve(temperature=temperature)
     ax = plotting.regression(run, coverage=0.8)
     lines = drawn(ax)
@@ -52,7 +52,7 @@ def test_without_noise_there_is_no_band_of_new_data():
         plotting.coverage(plain)
 
 
-def test_without_samples_the_picture_is_of_the_chains():
+def test_a_run_without_samples_is_drawn_from_its_chains():
     run = curve()
     sampling = hb.LaLa(h=0.2, gamma=1.0, posterior=hb.Posterior(temperature=0.5))
     bare = hb.train(run.problem, run.network, sampling, 100, 50, 3)
@@ -61,7 +61,7 @@ def test_without_samples_the_picture_is_of_the_chains():
     assert plotting.coverage(bare).lines
 
 
-def test_coverage_is_the_share_of_the_data_in_central_intervals():
+def test_coverage_is_the_fraction_of_the_data_in_central_intervals():
     run = curve()
     problem = run.problem
     ax = plotting.coverage(run)
@@ -111,7 +111,7 @@ def test_uniformity_is_a_histogram_of_mean_1_with_the_band_of_chance():
         (lambda: plotting.uniformity([0.5], bins=1), ValueError, "bins"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_drawn_is_refused(draw, error, words):
+def test_unsuitable_regressions_are_refused(draw, error, words):
     with pytest.raises(error, match=words):
         draw()
 

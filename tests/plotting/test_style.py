@@ -21,7 +21,7 @@ def printed(figure):
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_is_drawn_on_the_axes_it_is_given_and_nothing_global_changes(name):
+def test_a_picture_is_drawn_on_the_given_axes_and_nothing_global_changes(name):
     before, open_figures = dict(matplotlib.rcParams), plt.get_fignums()
     ax = Figure(figsize=(4, 3), layout="constrained").subplots()
     made = PICTURES[name](ax)
@@ -38,7 +38,7 @@ def test_a_picture_is_drawn_on_the_axes_it_is_given_and_nothing_global_changes(n
 @pytest.mark.parametrize(
     "ends", [(0.0098, 0.0118), (1.1, 1.9), (2.1, 4.9), (0.9, 6.0), (3e-5, 0.9), (210, 490)]
 )
-def test_a_logarithmic_axis_has_two_numbers_at_least(ends):
+def test_a_logarithmic_axis_has_at_least_two_numbers(ends):
     """However short it is."""
     ax = Figure(figsize=(3.4, 2.6)).subplots()
     ax.plot([0, 1], ends)
@@ -74,7 +74,7 @@ def test_nothing_is_cut_off_and_the_legend_hides_nothing(name, place):
     assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
-def test_matplotlib_is_loaded_by_the_first_picture_and_pyplot_never(tmp_path):
+def test_the_first_picture_loads_matplotlib_and_none_loads_pyplot(tmp_path):
     code = (
         "import sys; from heatbath import plotting, datasets; assert 'matplotlib' not in sys.modules; "
         "plotting.save(plotting.data(datasets.rings()), 'rings'); assert 'matplotlib' in sys.modules; "
@@ -87,7 +87,7 @@ def test_matplotlib_is_loaded_by_the_first_picture_and_pyplot_never(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"rings.png", "rings.svg"}
 
 
-def test_panels_are_in_reading_order_and_as_large_as_asked():
+def test_panels_are_in_reading_order_and_have_the_requested_size():
     axes = plotting.panels(2, 3, width=6.0, height=2.5)
     figure = axes[0].figure
     assert figure.get_size_inches().tolist() == [6.0, 2.5]
@@ -99,7 +99,7 @@ def test_panels_are_in_reading_order_and_as_large_as_asked():
         plotting.panels(0)
 
 
-def test_an_ax_that_is_none_of_matplotlib_s_is_refused():
+def test_an_ax_of_another_type_is_refused():
     with pytest.raises(TypeError, match="ax must be an Axes of matplotlib, or None"):
         plotting.data(SPIRALS, ax="left")
 
@@ -130,7 +130,7 @@ def test_numbers_are_printed_as_in_a_paper(value, text):
     assert style.format_number(value) == text
 
 
-def test_quantities_have_the_symbols_of_the_paper():
+def test_quantities_have_the_papers_symbols():
     assert style.quantity_label("sigma") == r"$\sigma_A$"
     assert style.quantity_label("hidden.tau") == r"$\tau$ (hidden)"
     assert style.quantity_label("accuracy") == "accuracy"

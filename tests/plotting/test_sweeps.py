@@ -10,7 +10,7 @@ from heatbath import plotting
 from tests.plotting.pictures import SCORES, both, drawn, forecasts, sweep, ticks
 
 
-def test_a_heat_map_has_the_mean_accuracy_of_each_point_written_in_its_cell():
+def test_a_heat_map_has_the_mean_accuracy_of_each_point_in_its_cell():
     ax = plotting.heat_map(sweep())
     last = sweep().accuracy("test").values[:, -1].reshape(2, 3, 2).mean(axis=-1)  # τ, σ, repeat
     np.testing.assert_allclose(ax.get_images()[0].get_array(), last)
@@ -36,7 +36,7 @@ def test_points_where_repeats_diverged_have_a_star_and_a_dash_where_all_did():
     assert "some runs diverged" in ax.child_axes[0].get_ylabel()
 
 
-def test_a_heat_map_of_any_table_has_its_first_dimension_upwards_and_legible_numbers():
+def test_a_heat_map_of_a_table_has_its_first_dimension_upwards_and_legible_numbers():
     table = xr.DataArray(
         [[0.0123456, 5.0], [9.99, 10.0]],
         dims=("h", "gamma"),
@@ -58,7 +58,7 @@ def test_a_heat_map_of_any_table_has_its_first_dimension_upwards_and_legible_num
         (xr.DataArray([[np.nan]], coords={"a": [1], "b": [2]}), ValueError, "no value is finite"),
     ],
 )
-def test_a_heat_map_refuses_what_has_not_two_axes(given, error, words):
+def test_a_heat_map_refuses_anything_without_two_axes(given, error, words):
     with pytest.raises(error, match=words):
         plotting.heat_map(given)
     with pytest.raises(ValueError, match="a sweep over two axes, this run has method"):
@@ -99,7 +99,7 @@ def test_scores_are_dots_with_intervals_and_hollow_diamonds_for_the_paper():
         ),
     ],
 )
-def test_scores_refuse_what_is_none(rows, error, words):
+def test_scores_refuse_invalid_rows(rows, error, words):
     with pytest.raises(error, match=words):
         plotting.scores(rows, "accuracy")
 
@@ -124,7 +124,7 @@ def test_reliability_is_the_observed_frequency_of_each_bin_with_wilsons_interval
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted probability", "observed frequency")
 
 
-def test_bins_without_data_are_left_out():
+def test_empty_bins_are_left_out():
     ax = plotting.reliability([0.1, 0.12, 0.9], [0, 1, 1])
     np.testing.assert_allclose(drawn(ax)["ECE 0.293"].get_xydata(), [[0.11, 0.5], [0.9, 1.0]])
 
@@ -139,6 +139,6 @@ def test_bins_without_data_are_left_out():
         ([], [0, 1], "must hold 2 numbers"),
     ],
 )
-def test_reliability_refuses_what_are_no_probabilities(said, truth, words):
+def test_reliability_refuses_invalid_probabilities(said, truth, words):
     with pytest.raises(ValueError, match=words):
         plotting.reliability(said, truth)

@@ -29,7 +29,7 @@ def band(ax, place):
 
 
 @pytest.mark.parametrize("kind", ["interval", "std", "range"])
-def test_a_curve_is_the_middle_of_the_runs_with_the_band_it_names(kind):
+def test_a_curve_is_the_centre_of_the_runs_with_the_requested_band(kind):
     values = np.random.default_rng(1).random((5, 4)) ** 2 + 0.1
     ax = plotting.curves({"a": lined(values).rename("loss")}, band=kind)
     mean, std = values.mean(0), values.std(0, ddof=1)
@@ -55,7 +55,7 @@ def test_the_band_of_an_accuracy_stays_between_0_and_1():
         assert low[0] > 0
 
 
-def test_curves_have_a_line_for_each_method_of_a_comparison_at_the_records_that_noted_something():
+def test_curves_have_a_line_for_each_method_at_the_records_with_values():
     ax = plotting.curves(both())
     assert list(drawn(ax)) == ["AdLaLa", "LOL", "Adam"]
     for name, line in drawn(ax).items():
@@ -67,7 +67,7 @@ def test_curves_have_a_line_for_each_method_of_a_comparison_at_the_records_that_
     assert plotting.curves(both().xi("hidden")[:3]).get_ylabel() == r"$\xi$"
 
 
-def test_the_points_of_a_sweep_are_told_by_their_coefficients():
+def test_the_points_of_a_sweep_are_labelled_by_their_coefficients():
     labels = list(drawn(plotting.curves(sweep())))
     assert len(labels) == 6
     assert labels[1] == r"$\tau$ = $10^{-4}$, $\sigma_A$ = $10^{-3}$"
@@ -85,7 +85,7 @@ def test_a_single_run_is_a_line_without_band_or_legend():
     assert not np.isfinite(band(ax, 0)[1]).any() if ax.collections[0].get_paths() else True
 
 
-def test_runs_that_diverged_count_up_to_there_and_are_told():
+def test_diverged_runs_count_until_they_diverge_and_the_label_has_their_number():
     values = [[0.5, 0.6, 0.7], [0.7, np.nan, np.nan], [0.9, 1.0, np.nan], [np.nan] * 3]
     ax = plotting.curves(lined(values, method=("chain", ["a", "a", "a", "b"])))
     lines = drawn(ax)
@@ -115,12 +115,12 @@ def test_steps_have_separators_and_accuracies_are_percentages_up_to_100():
         (lined([[np.nan, np.nan]]), ValueError, "all values are NaN"),
     ],
 )
-def test_curves_refuse_what_is_no_trace(given, error, words):
+def test_curves_refuse_arrays_that_are_no_traces(given, error, words):
     with pytest.raises(error, match=words):
         plotting.curves(given)
 
 
-def test_curves_refuse_a_band_that_is_not_there():
+def test_curves_refuse_an_unknown_band():
     with pytest.raises(ValueError, match="band must be one of 'interval', 'range', 'std', got 'iqr'"):
         plotting.curves(both(), band="iqr")
 
@@ -143,13 +143,13 @@ def test_temperatures_are_means_over_chains_beside_the_tau_of_each_part():
     assert ax.get_yscale() == "log"
 
 
-def test_a_tau_of_zero_is_told_and_not_drawn():
+def test_a_tau_of_zero_is_in_the_label_and_not_drawn():
     ax = plotting.temperatures(both().select(method="LOL"))
     assert list(drawn(ax)) == [r"hidden, dashed: $\tau$ = $10^{-3}$", r"output, $\tau$ = 0"]
     assert len(ax.get_lines()) == 3
 
 
-def test_a_scheduled_tau_is_that_of_the_step_before_the_record_and_a_ladder_all_its_rungs():
+def test_a_scheduled_tau_is_drawn_at_the_last_step_of_each_record_and_a_ladder_with_all_rungs():
     plan = {"steps": 40, "batch": 20, "record": [0, 10, 40]}
     falling = hb.schedules.Linear(1e-2, 1e-3, steps=30)
     run = hb.train(SPIRALS, SMALL, hb.Partition(hb.Langevin(1.0, falling), h=0.1), **plan)
@@ -162,7 +162,7 @@ def test_a_scheduled_tau_is_that_of_the_step_before_the_record_and_a_ladder_all_
     assert [line.get_ydata()[0] for line in rungs] == [1e-4, 1e-3, 1e-2]
 
 
-def test_temperatures_refuse_several_methods_and_methods_without_one():
+def test_temperatures_refuse_several_methods_and_methods_without_a_temperature():
     with pytest.raises(ValueError, match="select one of"):
         plotting.temperatures(both())
     with pytest.raises(ValueError, match="no part of this run has a temperature"):

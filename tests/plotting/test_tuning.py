@@ -25,7 +25,7 @@ def stars(ax):
 
 
 @pytest.mark.parametrize("by", ["accuracy", "loss"])
-def test_a_search_has_a_dot_for_each_candidate_in_its_method_s_row_and_a_star_for_the_best(by):
+def test_a_search_has_a_dot_for_each_candidate_and_a_star_for_the_best(by):
     found = tuned(by)
     ax = plotting.search(found)
     dots = [c for c in ax.collections if len(c.get_offsets())]
@@ -46,7 +46,7 @@ def test_a_search_has_a_dot_for_each_candidate_in_its_method_s_row_and_a_star_fo
     assert legend == ["10 steps", "20 steps", "40 steps", "80 steps", "best"]
 
 
-def test_those_that_came_further_are_darker():
+def test_candidates_with_more_steps_are_darker():
     ax = plotting.search(tuned())
     keys = [c for c in ax.collections if c.get_label().endswith("steps")]
     shades = [c.get_facecolors()[0][0] for c in keys]
@@ -54,7 +54,7 @@ def test_those_that_came_further_are_darker():
     assert shades[-1] == 0
 
 
-def test_a_map_has_the_two_coefficients_that_matter_most_and_crosses_where_chains_diverged():
+def test_a_map_has_the_two_most_important_coefficients_and_crosses_for_diverged_candidates():
     found = tuned()
     ax = plotting.search_map(found, "LOL")
     x, y = list(found.importance["LOL"])[:2]
@@ -79,7 +79,7 @@ def test_a_map_has_the_two_coefficients_that_matter_most_and_crosses_where_chain
     assert ends[1] > high
 
 
-def test_what_matters_most_is_to_the_right_and_upwards():
+def test_the_two_most_important_coefficients_are_the_axes():
     found = replace(tuned())
     vars(found)["importance"] = {"AdLaLa": {"epsilon": 0.6, "h": 0.3, "tau": 0.1}}
     ax = plotting.search_map(found, "AdLaLa")
@@ -98,7 +98,7 @@ def test_a_map_is_of_the_best_method_unless_one_is_named():
     ]
 
 
-def test_shares_near_one_are_on_the_scale_of_what_is_missing_and_without_a_map_of_one_coefficient():
+def test_ranges_near_one_are_logarithmic_in_the_distance_to_one_and_a_map_needs_two_coefficients():
     problem = hb.Partition(
         hb.Adam(hb.between(0.5, 0.999, "complement"), hb.between(0.1, 0.9, "linear")), 0.01
     )
@@ -130,7 +130,7 @@ def crowded(axis):
 
 
 @pytest.mark.parametrize(("by", "middle"), [("loss", -3.2), ("accuracy", 0.97)])
-def test_the_numbers_of_a_linear_axis_have_room(by, middle):
+def test_the_numbers_of_a_linear_axis_do_not_touch(by, middle):
     found, shifts = tuned(), np.linspace(-0.09, 0.085, 36)
     pairs = zip(found.trials, shifts, strict=True)
     trials = [replace(t, **{by: middle + shift}, diverged=False) for t, shift in pairs]
@@ -148,7 +148,7 @@ def test_narrow_ranges_have_numbers_on_their_axes(first):
     assert not crowded(ax.yaxis)
 
 
-def test_a_method_of_which_none_came_to_the_end_has_no_star():
+def test_a_method_without_candidates_at_the_last_rung_has_no_star():
     found = tuned()
     own = [t.candidate.family.name == "Adam" and t.rung == 4 for t in found.trials]
     trials = [t.lost(4, 80) if late else t for late, t in zip(own, found.trials, strict=True)]
@@ -160,7 +160,7 @@ def test_a_method_of_which_none_came_to_the_end_has_no_star():
     assert stars(plotting.search_map(some, "AdLaLa"))
 
 
-def test_after_ctrl_c_those_that_have_not_begun_are_left_out():
+def test_after_ctrl_c_candidates_that_have_not_begun_are_left_out():
     found = tuned()
     names = {trial.name for trial in found.best.values()}
     begun = [t if t.name in names else replace(t, steps=0, rung=0, diverged=False) for t in found.trials]
@@ -170,7 +170,7 @@ def test_after_ctrl_c_those_that_have_not_begun_are_left_out():
     plotting.embed(plotting.search_map(some, "AdLaLa"))
 
 
-def test_the_bars_are_the_importance():
+def test_importance_is_drawn_as_bars():
     found = tuned()
     ax = plotting.importance(found)
     widths = [bar.get_width() for bar in ax.patches]
@@ -181,12 +181,12 @@ def test_the_bars_are_the_importance():
 
 
 @pytest.mark.parametrize("draw", [plotting.search, plotting.search_map, plotting.importance])
-def test_other_things_than_searches_are_refused(draw):
+def test_other_types_than_searches_are_refused(draw):
     with pytest.raises(TypeError, match="a search is needed, as tune returns it; got str"):
         draw("x")
 
 
-def test_methods_that_are_not_there_are_refused_and_so_is_what_cannot_matter():
+def test_unknown_methods_and_searches_without_importance_are_refused():
     with pytest.raises(
         ValueError, match="there is no method 'SGD' in this search; accepted: 'AdLaLa', 'LOL'"
     ):

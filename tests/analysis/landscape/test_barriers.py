@@ -21,7 +21,7 @@ def test_there_is_no_barrier_on_a_convex_or_monotone_curve(function):
     assert float(barrier(curve_of(function))["height"]) == 0
 
 
-def test_the_barrier_of_a_double_well_is_that_of_its_top():
+def test_the_barrier_of_a_double_well_is_its_top():
     tilted = curve_of(lambda a: ((2 * a - 1) ** 2 - 1) ** 2 + 0.5 * (a == 1) - 0.25 * (a == 0))
     told = barrier(tilted)
     expected = {"loss": 1.0, "alpha": 0.5, "from_a": 1.25, "from_b": 0.5, "height": 0.5}
@@ -29,7 +29,7 @@ def test_the_barrier_of_a_double_well_is_that_of_its_top():
     assert barrier(tilted.to_dataset()).identical(told)
 
 
-def test_what_lies_beyond_the_ends_is_no_barrier():
+def test_losses_beyond_the_ends_are_no_barrier():
     alphas = np.arange(-0.3, 1.35, 0.1)  # 0 is not exactly among them
     assert 0 not in alphas
     told = barrier(curve_of(lambda a: (a - 0.5) ** 4, alphas))
@@ -37,7 +37,7 @@ def test_what_lies_beyond_the_ends_is_no_barrier():
     assert float(told["loss"]) == pytest.approx(0.5**4)
 
 
-def test_barriers_keep_other_dimensions_and_a_loss_that_is_no_number_is_infinitely_high():
+def test_barriers_keep_other_dimensions_and_nan_counts_as_infinite():
     curve = xr.concat([curve_of(lambda a, k=k: k * a * (1 - a)) for k in (1, 4, 4, 4)], dim="chain").copy()
     curve = curve.assign_coords(chain=[5, 6, 7, 8])
     curve[2, 20] = np.nan
@@ -64,7 +64,7 @@ def test_a_bowl_and_a_valley_have_no_pass_above_the_minima():
     assert float(saddle(around)["height"]) < 0.05
 
 
-def test_the_pass_of_a_double_well_is_where_it_is_lowest():
+def test_the_pass_of_a_double_well_is_at_its_lowest_point():
     loss = surface_of(
         lambda a, b: ((2 * b - 1) ** 2 - 1) ** 2 * (1 + 4 * (a - 0.75) ** 2) + 0.3 * b * (a == 1)
     )
@@ -94,7 +94,7 @@ def test_the_pass_is_the_lowest_level_at_which_the_minima_are_connected():
         assert float(here["from_b"]) == level - values[-1, 0]
 
 
-def test_there_is_no_way_through_what_is_not_a_number():
+def test_no_path_leads_through_nan():
     loss = surface_of(lambda a, b: np.where(np.abs(b - 0.5) < 0.01, np.nan, 1.0))
     assert float(saddle(loss)["height"]) == np.inf
     loss.loc[{"alpha": 0.5}] = 3.0

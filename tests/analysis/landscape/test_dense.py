@@ -58,7 +58,7 @@ CASES = [
 
 @pytest.mark.parametrize(("task", "inputs", "network"), CASES)
 @pytest.mark.parametrize(("kind", "error"), [(np.float64, 1e-12), (np.float32, 1e-5)])
-def test_a_line_has_the_losses_of_its_definition(task, inputs, network, kind, error):
+def test_the_losses_on_a_line_follow_its_definition(task, inputs, network, kind, error):
     problem = problem_of(task, inputs)
     a, b = thetas(problem, network, 2, kind)
     alphas = [-0.3, 0.0, 0.4, 1.0, 1.2]
@@ -73,7 +73,7 @@ def test_a_line_has_the_losses_of_its_definition(task, inputs, network, kind, er
 
 
 @pytest.mark.parametrize(("task", "inputs", "network"), CASES[1::2])
-def test_examples_with_weights_count_by_them(task, inputs, network):
+def test_weighted_examples_count_by_their_weights(task, inputs, network):
     problem, rng = problem_of(task, inputs), np.random.default_rng(2)
     weights = {f"weights_{split}": rng.uniform(1.0, 5.0, (2, 300)) for split in ("train", "test")}
     problem = replace(problem, **weights)
@@ -87,7 +87,7 @@ def test_examples_with_weights_count_by_them(task, inputs, network):
 
 @pytest.mark.parametrize(("task", "inputs", "network"), CASES)
 @pytest.mark.parametrize(("kind", "error"), [(np.float64, 1e-12), (np.float32, 1e-5)])
-def test_a_surface_has_the_losses_of_its_definition(task, inputs, network, kind, error):
+def test_the_losses_on_a_surface_follow_its_definition(task, inputs, network, kind, error):
     problem = problem_of(task, inputs)
     start, a, b = thetas(problem, network, 3, kind)
     told = surface(problem, network, start, a, b, ALPHAS, BETAS)
@@ -124,7 +124,7 @@ def trained(**options):
     return hb.train(problem, SMALL, hb.AdLaLa(h=0.25), steps=200, batch=20, chains=4, **options)
 
 
-def test_a_run_s_chains_have_lines_that_end_in_its_records_each_on_its_own_data():
+def test_lines_of_a_runs_chains_end_in_its_records_each_on_its_own_data():
     run = trained(samples=3, burn_in=100)
     start = SMALL.start(2, 1, run.data["repeat"].values, seed=0).astype(np.float32)
     for split in ("train", "test"):
@@ -151,7 +151,7 @@ def test_two_methods_of_a_comparison_are_the_ends_of_lines_by_chain():
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_many_pairs_at_once_are_as_one_by_one_bit_for_bit(kind):
+def test_many_pairs_at_once_give_the_same_bits_as_one_by_one(kind):
     problem = problem_of("classes", 40)
     network = hb.MLP((30,))
     start, *ends = thetas(problem, network, 7, kind)
@@ -169,7 +169,7 @@ def test_many_pairs_at_once_are_as_one_by_one_bit_for_bit(kind):
 
 
 @pytest.mark.parametrize(("inputs", "hidden"), [(40, (30,)), (2, (20, 20))])
-def test_the_number_of_threads_does_not_matter_nor_how_the_work_is_cut(inputs, hidden, monkeypatch):
+def test_results_do_not_depend_on_threads_or_on_how_the_work_is_cut(inputs, hidden, monkeypatch):
     problem = problem_of("classes", inputs)
     network = hb.MLP(hidden)
     corners = thetas(problem, network, 3, np.float32)
@@ -207,7 +207,7 @@ def test_ctrl_c_stops_between_two_calls(monkeypatch):
     assert calls == [2, 2, 2]
 
 
-def test_blas_has_one_thread_from_the_first_call_of_a_process_on():
+def test_blas_has_one_thread_from_the_first_call_of_a_process():
     code = """
 import numpy as np
 from threadpoolctl import threadpool_info
@@ -231,7 +231,7 @@ landscape.line(problem, network, *network.start(40, 1, [0, 1], 0), [0, 1], "trai
     assert "checked" in done.stdout
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_arguments_are_refused():
     a, b = thetas(SPIRALS, SMALL, 2)
     for alphas in ([], [0, 0], [1, 0], [0, np.nan], 0.5, ["x"]):
         with pytest.raises(ValueError, match="alphas must be"):
