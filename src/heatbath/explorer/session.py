@@ -137,7 +137,8 @@ class Session:
             self.send("error", id=message_id, text=self.error)
         self._give_up_commands(self.streams, self.error)
 
-    def _check(self) -> None:
+    def _raise_error(self) -> None:
+        """Raise the error that has stopped the runs, if there is one."""
         if self.error:
             raise ValueError(self.error)
 
@@ -166,7 +167,7 @@ class Session:
     def play(self, playing: bool) -> None:
         """Let the runs play, or pause them; steps by hand end."""
         with self._lock:
-            self._check()
+            self._raise_error()
             self.playing, self._stops = playing, {}
             requests, self._step_requests = self._step_requests, []
             self._restart_pace()
@@ -176,11 +177,11 @@ class Session:
     def make_steps(self, steps: int, message_id: int | None = None) -> None:
         """Pause, then let both runs make a number of steps; the state is sent once they have."""
         with self._lock:
-            self._check()
+            self._raise_error()
             self.playing = False
-            self._pending_commands = len(self.streams) + (
-                self._pending_commands if self._step_requests else 0
-            )
+            if not self._step_requests:
+                self._pending_commands = 0  # forget commands of requests that have been answered
+            self._pending_commands += len(self.streams)
             self._step_requests.append(message_id)
             requests = self._step_requests
 
@@ -266,7 +267,7 @@ class Session:
                 raise
 
         with self._lock:
-            self._check()
+            self._raise_error()
             stream.commands.append(Command(execute, give_up or send_reason))
         self.wake()
 

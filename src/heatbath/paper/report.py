@@ -87,7 +87,7 @@ def write_html(
     body = [f"<h1>{escape(TITLE)}</h1>", f"<p>{escape(_description(results, command))}</p>"]
     body.append(f"<p>{_verdict_sentence(summaries)}</p>")
     rows = [
-        (f'<a href="#{row.experiment}">{row.experiment}</a>', *_escaped(row[1:-1]), row.verdict)
+        (f'<a href="#{row.experiment}">{row.experiment}</a>', *_claim_cells(row), row.verdict)
         for row in _claim_rows(summaries)
     ]
     body.append(_html_claims(("experiment", *CLAIM_COLUMNS), rows))
@@ -109,6 +109,10 @@ def _verdict_sentence(summaries: Sequence[Summary]) -> str:
 
 def _escaped(texts: Sequence[str]) -> list[str]:
     return [escape(text) for text in texts]
+
+
+def _claim_cells(row: ClaimRow) -> list[str]:
+    return _escaped([row.claim, row.paper, row.ours])
 
 
 def _html_table(columns: Sequence[str], rows: Sequence[str], caption: str = "") -> str:
@@ -143,7 +147,7 @@ def _html_section(result_summary: Summary, result: ExperimentResult) -> str:
         f"<p>{escape(diverged)}.</p>" if diverged else "",
     ]
     if result_summary["claims"]:
-        rows = [(*_escaped(row[1:-1]), row.verdict) for row in _claim_rows([result_summary])]
+        rows = [(*_claim_cells(row), row.verdict) for row in _claim_rows([result_summary])]
         parts.append(_html_claims(CLAIM_COLUMNS, rows))
     for table in result_summary["tables"]:
         lines = [_html_row(_escaped(row)) for row in table["rows"]]
@@ -186,7 +190,13 @@ def write_markdown(
     ]
     lines += [_verdict_sentence(summaries), ""]
     rows = [
-        (f"[{row.experiment}](#{row.experiment})", *row[1:-1], f"{MARKS[row.verdict]} {row.verdict}")
+        (
+            f"[{row.experiment}](#{row.experiment})",
+            row.claim,
+            row.paper,
+            row.ours,
+            f"{MARKS[row.verdict]} {row.verdict}",
+        )
         for row in _claim_rows(summaries)
     ]
     lines += _markdown_table(("experiment", *CLAIM_COLUMNS), rows)

@@ -247,21 +247,21 @@ def _grid_probabilities(problem: Problem, prediction: Run | ArrayLike, chain: in
 
 def _mean_outputs(run: Run, X: Floats, chain: int | None) -> Floats:
     """Return the outputs of one chain, or the mean over the chains that have not diverged."""
-    lost = run.died >= 0
+    excluded = run.died >= 0
     if chain is not None:
-        if lost[whole("chain", chain, low=0, high=len(lost))]:
+        if excluded[whole("chain", chain, low=0, high=len(excluded))]:
             raise ValueError(f"chain {chain} diverged at step {run.died[chain]}: choose another")
-        lost = np.arange(len(lost)) != chain
+        excluded = np.arange(len(excluded)) != chain
     elif len(run.plan.points) > 1:
         raise ValueError(
             f"the chains of this run differ: pass chain=..., or select one of {run.plan.points[0][0]}"
         )
     elif len(np.unique(run.data["draw"])) > 1:
         raise ValueError("the chains were trained on different data sets: pass chain=...")
-    living = np.flatnonzero(~lost)
-    if not len(living):
+    included = np.flatnonzero(~excluded)
+    if not len(included):
         raise ValueError("all chains diverged: there is no classifier to draw")
-    outputs = Run(run.plan, run.step, run.data.isel(chain=living)).outputs(X)
+    outputs = Run(run.plan, run.step, run.data.isel(chain=included)).outputs(X)
     return np.asarray(outputs.mean(axis=0))
 
 

@@ -384,7 +384,21 @@ def _bin_examples(
 def _draw_calibration_curve(
     ax: Axes, index: int, label: str, curve: CalibrationBins, error: float
 ) -> list[float]:
-    """Draw curve number `index` with Wilson's intervals; return all its coordinates for the axes' limits."""
+    """Draw a calibration curve with Wilson's intervals; return all its coordinates for the axes' limits.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    index : int
+        Number of the curve, which decides its colour and marker.
+    label : str
+        Name of the forecast, or "".
+    curve : CalibrationBins
+        Points of the curve.
+    error : float
+        Expected calibration error, for the legend.
+    """
     low, high = wilson(curve.observed, curve.examples)
     name = f"{label} (ECE {error:.3f})" if label else f"ECE {error:.3f}"
     line_options = style.line_style(index) | {"marker": MARKERS[index % len(MARKERS)]}

@@ -53,13 +53,13 @@ def line(
     names = {value_name(curve) or "loss" for curve in curves.values()}
     ax = style.axes_or_new(ax)
     for index, (label, curve) in enumerate(curves.items()):
-        alpha, pairs, options = curve["alpha"].values, curve.values, style.line_style(index)
+        alpha, pairs, line_options = curve["alpha"].values, curve.values, style.line_style(index)
         mean = pairs.mean(axis=0)
         if len(pairs) > 1:
-            ax.plot(alpha, pairs.T, color=options["color"], linewidth=0.5, alpha=0.45)
+            ax.plot(alpha, pairs.T, color=line_options["color"], linewidth=0.5, alpha=0.45)
         prefix = f"{label}: " if label else ""
-        ax.plot(alpha, mean, linewidth=1.6, label=prefix + _barrier_text(alpha, pairs), **options)
-        dots: Any = {"color": options["color"], "markeredgecolor": "white", "markersize": 6, "zorder": 4}
+        ax.plot(alpha, mean, linewidth=1.6, label=prefix + _barrier_text(alpha, pairs), **line_options)
+        dots: Any = {"color": line_options["color"], "markeredgecolor": "white", "markersize": 6, "zorder": 4}
         ax.plot([0.0, 1.0], np.interp([0.0, 1.0], alpha, mean), "o", **dots)
         if len(curves) == len(pairs) == 1:
             _draw_barrier_arrow(ax, alpha, mean)
