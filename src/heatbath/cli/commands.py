@@ -372,17 +372,17 @@ def _run_with_extensions(
     from heatbath.runs.run import load
     from heatbath.training.train import Manner, carry_out
 
-    manner: Manner = {
+    options: Manner = {
         "threads": execution.threads, "progress": display, "checkpoint": path, "every": execution.every
     }  # fmt: skip
     saved = load(path, plan.problem) if ends and path.exists() else None
     if saved is None or saved.plan.steps not in ends:
-        run = carry_out(prepared, pool=chosen_pool(None), **manner)
+        run = carry_out(prepared, pool=chosen_pool(None), **options)
     else:
-        run = saved if saved.finished else saved.resume(**manner)
+        run = saved if saved.finished else saved.resume(**options)
     for end in ends:
         if run.finished and run.step < end:
-            run = run.resume(end - run.step, **manner)
+            run = run.resume(end - run.step, **options)
     return run
 
 
@@ -393,15 +393,15 @@ def _search(tuning: Tuning, folder: Path, execution: Execution) -> SearchReport:
     from heatbath.cli.report.contents import report_on_search
     from heatbath.runs.distributed.pools import chosen_pool
 
-    manner = {"threads": execution.threads, "every": execution.every, "pool": chosen_pool(None)}
+    options = {"threads": execution.threads, "every": execution.every, "pool": chosen_pool(None)}
     console = Console(stderr=True)
     with Display(tuning.plan, console, "searching") as display:
-        result = tuning.find(folder, manner, display)
+        result = tuning.find(folder, options, display)
     run = None
     if tuning.fresh:
         plan = tuning.fresh_plan(result.partitions)
         with Display(plan, console) as display:
-            run = tuning.train(plan, folder, manner, display)
+            run = tuning.train(plan, folder, options, display)
     report = report_on_search(tuning, result, run)
     if report.fresh is not None:
         _complain_if_constant_is_better(report.fresh)

@@ -43,14 +43,21 @@ KINDS = {
 class Setting(NamedTuple):
     """A key of a section of the settings, and the option for it.
 
-    `kind` is a key of `KINDS`, `meaning` the help text; `option` is given where it isn't `--name`.
+    `kind` is a key of `KINDS`; `meaning` and `default` make the help text. `option` is given where it isn't
+    `--name`.
     """
 
     section: str
     name: str
     kind: str
     meaning: str
+    default: str = ""
     option: str = ""
+
+    @property
+    def help(self) -> str:
+        """Help text of the option."""
+        return f"{self.meaning} (default {self.default})." if self.default else f"{self.meaning}."
 
     @property
     def flag(self) -> str:
@@ -64,117 +71,105 @@ class Setting(NamedTuple):
 
 
 def _with_methods(text: str, methods: list[str]) -> str:
-    """Return the help text of an argument, with the methods that have it unless most have it."""
+    """Return the meaning of an argument, with the methods that have it unless most have it."""
+    text = text.rstrip(".")
     return text if len(methods) > len(known()) // 2 else f"{text} ({', '.join(methods)})"
 
 
+def _settings(section: str, *rows: tuple[str, ...]) -> list[Setting]:
+    """Return the settings of a section from the other fields of each."""
+    return [Setting(section, *row) for row in rows]
+
+
 SETTINGS = (
-    Setting("problem", "name", "text", "A built-in problem: spirals, trigonometric, rings, blobs or "
-            "mnist.", "--problem"),
-    Setting("problem", "data", "text", "Your own data instead: a CSV or Parquet file, compressed or not; - "
-            "is the standard input."),
-    Setting("problem", "target", "names", "Column of the file to predict; repeat it for several."),
-    Setting("problem", "weights", "text", "Column of the file with the weights of the rows."),
-    Setting("problem", "ignore", "names", "Column of the file to leave out; repeat it for several."),
-    Setting("problem", "categorical", "names", "Column of numbers that are categories; repeat it for "
-            "several."),
-    Setting("problem", "keep", "names", "Column to use even if it looks like a name or number of the rows; "
-            "repeat it for several."),
-    Setting("problem", "rows", "whole", "Largest number of rows to use; if the file has more, they are drawn "
-            "at random (default: all)."),
-    Setting("problem", "class_weight", "text", "balanced gives all classes the same weight in training "
-            "(default: none)."),
-    Setting("problem", "task", "text", "binary, classes, regression or counts (default: found from the "
-            "target)."),
-    Setting("problem", "test_share", "number", "Share of the rows to set aside as test examples (default "
-            "0.2)."),
-    Setting("problem", "standardise", "truth", "Scale the columns of the file to mean 0 and variance 1 "
-            "(default yes)."),
-    Setting("problem", "turns", "number", "Number of turns of the spirals (default 2)."),
-    Setting("problem", "a", "number", "Radius of the spirals (default 2), or length of the trigonometric "
-            "curves (default 6)."),
-    Setting("problem", "b", "number", "Frequency of the trigonometric curves (default 1)."),
-    Setting("problem", "p", "number", "Exponent of radius and angle along the spirals (default 0.5)."),
-    Setting("problem", "c", "number", "Standard deviation of the noise of a built-in problem (default 0.02, "
-            "blobs 0.3)."),
-    Setting("problem", "gap", "number", "Widest gap between the rings (default 0.5)."),
-    Setting("problem", "pinch", "number", "Narrowest gap between the rings (default 0.1)."),
-    Setting("problem", "pinches", "whole", "Number of places where the rings come close (default 4)."),
-    Setting("problem", "centres", "whole", "Number of blobs (default 4)."),
-    Setting("problem", "n_train", "whole", "Number of training examples of a built-in problem (default "
-            "1000)."),
-    Setting("problem", "n_test", "whole", "Number of test examples of a built-in problem (default 1000)."),
-    Setting("problem", "draws", "whole", "Number of independent data sets, which the chains share in turn "
-            "(default 1)."),
-    Setting("problem", "seed", "whole", "Seed of the data, or of the rows of a file that are used or set "
-            "aside as test examples (default 0).", "--problem-seed"),
-    Setting("problem", "folder", "text", "Folder with the files of MNIST.", "--mnist"),
-    Setting("network", "hidden", "wholes", "Sizes of the hidden layers, such as 100,100 (default 100; "
-            "without --method 50)."),
-    Setting("network", "activation", "text", "relu, tanh or identity (default relu)."),
-    Setting("network", "init", "text", "Initial weights: torch, gaussian or zeros (default torch)."),
-    Setting("network", "scale", "number", "Standard deviation of gaussian initial weights (default "
-            "0.01).", "--init-scale"),
+    *_settings("problem",
+        ("name", "text", "Built-in problem: spirals, trigonometric, rings, blobs or mnist", "", "--problem"),
+        ("data", "text", "Your own data: a CSV or Parquet file, compressed or not; - is the standard input"),
+        ("target", "names", "Column of the file to predict; repeat it for several"),
+        ("weights", "text", "Column of the file with the weights of the rows"),
+        ("ignore", "names", "Column of the file to leave out; repeat it for several"),
+        ("categorical", "names", "Column of numbers that are categories; repeat it for several"),
+        ("keep", "names", "Column to use even if it looks like a row number or name; repeat it for several"),
+        ("rows", "whole", "Largest number of rows to use, drawn at random if the file has more", "all"),
+        ("class_weight", "text", "balanced gives all classes the same weight in training", "none"),
+        ("task", "text", "binary, classes, regression or counts", "found from the target"),
+        ("test_share", "number", "Share of the rows to set aside as test examples", "0.2"),
+        ("standardise", "truth", "Scale the columns of the file to mean 0 and variance 1", "yes"),
+        ("turns", "number", "Number of turns of the spirals", "2"),
+        ("a", "number", "Radius of the spirals, or length of the trigonometric curves", "2, or 6"),
+        ("b", "number", "Frequency of the trigonometric curves", "1"),
+        ("p", "number", "Exponent of radius and angle along the spirals", "0.5"),
+        ("c", "number", "Standard deviation of the noise of a built-in problem", "0.02, blobs 0.3"),
+        ("gap", "number", "Widest gap between the rings", "0.5"),
+        ("pinch", "number", "Narrowest gap between the rings", "0.1"),
+        ("pinches", "whole", "Number of places where the rings come close", "4"),
+        ("centres", "whole", "Number of blobs", "4"),
+        ("n_train", "whole", "Number of training examples of a built-in problem", "1000"),
+        ("n_test", "whole", "Number of test examples of a built-in problem", "1000"),
+        ("draws", "whole", "Number of independent data sets, which the chains share in turn", "1"),
+        ("seed", "whole", "Seed of the data, or of the rows of a file that are used or set aside",
+         "0", "--problem-seed"),
+        ("folder", "text", "Folder with the files of MNIST", "", "--mnist"),
+    ),
+    *_settings("network",
+        ("hidden", "wholes", "Sizes of the hidden layers, such as 100,100", "100; without --method 50"),
+        ("activation", "text", "relu, tanh or identity", "relu"),
+        ("init", "text", "Initial weights: torch, gaussian or zeros", "torch"),
+        ("scale", "number", "Standard deviation of gaussian initial weights", "0.01", "--init-scale"),
+    ),
     Setting("method", "name", "text", f"{', '.join(known())}; coefficients may follow, as in "
-            "sgld:h=0.1,sigma=0.01.", "--method"),
-    *(Setting("method", name, kind, _with_methods(text, methods))
-      for name, kind, text, methods in arguments()),
-    Setting("posterior", "prior", "deviations", "Standard deviation of the prior of the parameters: a "
-            "number, one for each layer as in 0.5,1, fan_in, or auto (default 1; without --method auto). "
-            "With a posterior, --tau and --weight-decay are not needed."),
-    Setting("posterior", "noise", "deviations", "Standard deviation of the noise of a regression, in units "
-            "of the targets; sampled, to sample it with the parameters; or network, to predict it (default "
-            "sampled)."),
-    Setting("posterior", "temperature", "number", "Temperature of the posterior; below 1 it is a cold "
-            "posterior (default 1)."),
-    Setting("posterior", "degrees", "number", "Degrees of freedom of the noise of a regression, for "
-            "Student's distribution instead of the normal one."),
-    Setting("training", "steps", "length", "Number of steps, or auto, to train until the predictions have "
-            "converged (default 20000; without --method auto)."),
-    Setting("training", "budget", "whole", "Largest number of steps with --steps auto (default 20000; "
-            "without --method it depends on the data)."),
-    Setting("training", "refine", "number", "Factor on the amount of work, only without --method (default "
-            "1)."),
-    Setting("training", "warm", "whole", "Number of steps of Adam before the chains start; only for train "
-            "(default 0)."),
-    Setting("training", "batch", "batch", "Number of examples in a mini-batch, or all (default 32, or all if "
-            "there are fewer; without --method all, if that is affordable)."),
-    Setting("training", "chains", "whole", "Number of independent chains of each method or point (default "
-            "10; without --method 8, or fewer for a large table)."),
-    Setting("training", "seed", "whole", "Seed of starts, noise and mini-batches (default 0)."),
-    Setting("training", "colder_from", "whole", "Step from which to lower the temperature to a thirtieth, or "
-            "without a temperature h to a fifth, which improves single networks."),
-    Setting("training", "record", "whole", "Number of records of loss, accuracy and temperatures (default "
-            "100)."),
-    Setting("training", "losses_every", "whole", "Compute loss and accuracy only at every n-th record "
-            "(default 1)."),
-    Setting("training", "samples", "whole", "Number of samples of each chain to keep for predictions."),
-    Setting("training", "burn_in", "whole", "Number of steps before the first sample."),
-    Setting("training", "thin", "whole", "Number of steps between samples."),
-    Setting("training", "shuffled", "truth", "Take mini-batches from shuffled epochs (default: independent "
-            "random subsets)."),
-    Setting("training", "momenta", "text", "Initial momenta: zero or thermal (default zero)."),
-    Setting("training", "start", "text", "Folder or file of a run with as many chains: each new chain starts "
-            "where one of that run ended; only for train."),
-    Setting("training", "dtype", "text", "float32 or float64 (default float32)."),
-    Setting("search", "steps", "whole", "Number of steps of the candidates that aren't stopped early "
-            "(default 20000)."),
-    Setting("search", "batch", "batch", "Number of examples in a mini-batch, or all (default 32, or all if "
-            "there are fewer)."),
-    Setting("search", "candidates", "whole", "Number of candidates of each method (default 128)."),
-    Setting("search", "chains", "whole", "Number of chains of each candidate (default 2)."),
-    Setting("search", "by", "text", "Score on the validation examples that ranks candidates: loss or "
-            "accuracy (default loss)."),
-    Setting("search", "validation", "number", "Share of the training examples to take as validation examples "
-            "(default 0.2)."),
-    Setting("search", "seed", "whole", "Seed of candidates, starts, noise and mini-batches (default 0)."),
-    Setting("search", "shuffled", "truth", "Take mini-batches from shuffled epochs (default: independent "
-            "random subsets)."),
-    Setting("search", "dtype", "text", "float32 or float64 (default float32)."),
-    Setting("search", "fresh", "whole", "Number of chains to train in the end with the best candidate of "
-            "each method (default 10)."),
-    Setting("search", "cooled", "truth", "Lower the temperature for the last tenth of their steps (default "
-            "yes)."),
+            "sgld:h=0.1,sigma=0.01", option="--method"),
+    *_settings("method", *(
+        (name, kind, _with_methods(text, methods)) for name, kind, text, methods in arguments()
+    )),
+    *_settings("posterior",
+        ("prior", "deviations", "Standard deviation of the prior of the parameters: a number, one for each "
+         "layer as in 0.5,1, fan_in, or auto. With a posterior, --tau and --weight-decay are not needed",
+         "1; without --method auto"),
+        ("noise", "deviations", "Standard deviation of the noise of a regression, in units of the targets; "
+         "sampled, to sample it with the parameters; or network, to predict it", "sampled"),
+        ("temperature", "number", "Temperature of the posterior; below 1 it is a cold posterior", "1"),
+        ("degrees", "number", "Degrees of freedom of the noise of a regression, for Student's distribution "
+         "instead of the normal one"),
+    ),
+    *_settings("training",
+        ("steps", "length", "Number of steps, or auto, to train until the predictions have converged",
+         "20000; without --method auto"),
+        ("budget", "whole", "Largest number of steps with --steps auto",
+         "20000; without --method it depends on the data"),
+        ("refine", "number", "Factor on the amount of work; only without --method", "1"),
+        ("warm", "whole", "Number of steps of Adam before the chains start; only for train", "0"),
+        ("batch", "batch", "Number of examples in a mini-batch, or all",
+         "32, or all if there are fewer; without --method all, if that is affordable"),
+        ("chains", "whole", "Number of independent chains of each method or point",
+         "10; without --method 8, or fewer for a large table"),
+        ("seed", "whole", "Seed of starts, noise and mini-batches", "0"),
+        ("colder_from", "whole", "Step from which to lower the temperature to a thirtieth, or without a "
+         "temperature h to a fifth, which improves single networks"),
+        ("record", "whole", "Number of records of loss, accuracy and temperatures", "100"),
+        ("losses_every", "whole", "Compute loss and accuracy only at every n-th record", "1"),
+        ("samples", "whole", "Number of samples of each chain to keep for predictions"),
+        ("burn_in", "whole", "Number of steps before the first sample"),
+        ("thin", "whole", "Number of steps between samples"),
+        ("shuffled", "truth", "Take mini-batches from shuffled epochs instead of independent subsets"),
+        ("momenta", "text", "Initial momenta: zero or thermal", "zero"),
+        ("start", "text", "Folder or file of a run with as many chains: each new chain starts where one of "
+         "that run ended; only for train"),
+        ("dtype", "text", "float32 or float64", "float32"),
+    ),
+    *_settings("search",
+        ("steps", "whole", "Number of steps of the candidates that aren't stopped early", "20000"),
+        ("batch", "batch", "Number of examples in a mini-batch, or all", "32, or all if there are fewer"),
+        ("candidates", "whole", "Number of candidates of each method", "128"),
+        ("chains", "whole", "Number of chains of each candidate", "2"),
+        ("by", "text", "Score on the validation examples that ranks candidates: loss or accuracy", "loss"),
+        ("validation", "number", "Share of the training examples to use for validation", "0.2"),
+        ("seed", "whole", "Seed of candidates, starts, noise and mini-batches", "0"),
+        ("shuffled", "truth", "Take mini-batches from shuffled epochs instead of independent subsets"),
+        ("dtype", "text", "float32 or float64", "float32"),
+        ("fresh", "whole", "Number of chains to train with the best candidate of each method", "10"),
+        ("cooled", "truth", "Lower the temperature for the last tenth of their steps", "yes"),
+    ),
 )  # fmt: skip
 SECTIONS = ("problem", "network", "method", "posterior", "training", "search")
 
@@ -202,8 +197,8 @@ def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[.
         @wraps(command)
         def wrapped(**values: Any) -> None:
             options = {setting: values.pop(setting.argument) for setting in chosen}
-            given = {setting: value for setting, value in options.items() if value not in (None, [])}
-            command(options=given, **values)
+            options = {setting: value for setting, value in options.items() if value not in (None, [])}
+            command(options=options, **values)
 
         wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -238,7 +233,7 @@ def _option_parameter(setting: Setting) -> inspect.Parameter:
     kind = KINDS[setting.kind]
     option = typer.Option(
         f"{setting.flag}/--no-{setting.flag[2:]}" if setting.kind == "truth" else setting.flag,
-        help=setting.meaning,
+        help=setting.help,
         rich_help_panel=f"The {setting.section}",
         metavar=kind.metavar,
         autocompletion=completing(setting.flag),

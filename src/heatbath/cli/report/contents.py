@@ -144,7 +144,7 @@ class RunReport:
 
     def to_json(self) -> Json:
         """Return the report as summary.json has it."""
-        run, plan, problem, examples, found = self.run, self.run.plan, self.problem, self.examples, self.found
+        run, plan, problem, examples = self.run, self.run.plan, self.problem, self.examples
         counts = self.confusion()
         stepsize = {} if self.found_stepsize is None else {"h": self.found_stepsize}
         return {
@@ -167,7 +167,7 @@ class RunReport:
             "loss_less_than": None if self.gains is None else _measures_to_json(self.gains),
             "confusion": None if counts is None else {"classes": list(problem.targets), "counts": counts},
             "importance": [{"column": i.column, **measured_to_json(i.rise)} for i in self.importances],
-            "found": None if found is None else stepsize | found.plain(),
+            "found": None if self.found is None else stepsize | self.found.plain(),
         }
 
     def confusion(self) -> list[list[float]] | None:
@@ -175,11 +175,8 @@ class RunReport:
         forecast = self.forecast
         if forecast is None or not TASKS[forecast.task].classes:
             return None
-        counts = metrics.confusion(forecast.mean, forecast.labels, forecast.weights)
-        rows: list[list[float]] = (
-            counts if forecast.weights is not None else counts.astype(np.int64)
-        ).tolist()
-        return rows
+        counts = metrics.confusion(forecast.mean, forecast.labels, forecast.weights).tolist()
+        return counts if forecast.weights is not None else [[int(count) for count in row] for row in counts]
 
     @property
     def found(self) -> Found | None:
@@ -214,20 +211,23 @@ def report_on_run(command: str, run: Run) -> RunReport:
         for i in range(count)
     ]
     points = [_point_report(command, run, i, answer) for i, answer in enumerate(answers)]
-    simple = evaluation.baselines(examples)
-    forecast = None if described is None or command == "tune" else answers[described].forecast
-    if described is None or forecast is None:
-        return RunReport(command, run, points, examples, simple, choice, best)
+    report = RunReport(command, run, points, examples, evaluation.baselines(examples), choice, best)
+    forecast = None if described is None else answers[described].forecast
+    if described is None or forecast is None or command == "tune":
+        return report
+    return _with_details(report, examples, run_of_point(run, described), forecast)
+
+
+def _with_details(report: RunReport, examples: EvaluationExamples, run: Run, forecast: Forecast) -> RunReport:
+    """Return the report with the details of one point, of which these are the run and the forecast."""
     gains = {
-        name: evaluation.difference(examples, baseline, forecast) for name, (_, baseline) in simple.items()
+        name: evaluation.difference(examples, baseline, forecast)
+        for name, (_, baseline) in report.baselines.items()
     }
-    chosen = run_of_point(run, described)
-    importances = evaluation.importance(chosen, examples)
+    importances = evaluation.importance(run, examples)
     leading = [item.column for item in importances[:MOST_DEPENDENCES]]
-    effects = evaluation.dependence(chosen, leading, examples)
-    return RunReport(
-        command, run, points, examples, simple, choice, best, forecast, gains, importances, effects
-    )
+    effects = evaluation.dependence(run, leading, examples)
+    return replace(report, forecast=forecast, gains=gains, importances=importances, dependences=effects)
 
 
 def run_of_point(run: Run, index: int) -> Run:

@@ -118,8 +118,8 @@ def report_to_html(report: RunReport | SearchReport, figures: Sequence[Path], se
     body += _results("Results", report, tables.caption(report))
     body += _figure_sections(RUN_SECTIONS, figures)
     notes = tables.notes(report)
-    found = ["<h2>What the run found by itself</h2>", _list(notes)] if notes else []
-    return _page(report.problem, title, body, found, settings)
+    adaptation = ["<h2>What the run found by itself</h2>", _list(notes)] if notes else []
+    return _page(report.problem, title, body, adaptation, settings)
 
 
 def _search_results(report: SearchReport) -> list[str]:
