@@ -1,10 +1,11 @@
-"""Optimisers for any PyTorch model: a method for each part of it, `torch.optim.Optimizer` to the letter.
+"""Train and sample PyTorch models: optimisers with a method for each part of a model, and tools beside them.
 
-`Partitioned` takes param groups with a "method". Every method of `heatbath` is also a class of its own, with
-one method for all parameters, and so is every preset, with one method for the hidden layers and another for
-the output layer: `Langevin`, `AdaptiveLangevin`, `SGLD`, ..., `AdLaLa`, `LOL`, `LaLa`, `AdLAdL`. A
-`Posterior` sets their temperatures and priors. `Samples` collects states of a model while it is trained, and
-`predict` averages what they say. `Sampler` does it all for a model that is trained.
+The optimisers are `torch.optim.Optimizer`s. `Partitioned` takes param groups with a "method". Every method of
+`heatbath` is also a class of its own, with one method for all parameters, and so is every preset, with one
+method for the hidden layers and another for the output layer: `Langevin`, `AdaptiveLangevin`, `SGLD`, ...,
+`AdLaLa`, `LOL`, `LaLa`, `AdLAdL`. A `LossPosterior` sets their temperatures and priors. `Samples` collects
+states of a model while it is trained, and `predict` averages their predictions. `Sampler` does all of this
+for a trained model.
 """
 
 try:
@@ -59,5 +60,5 @@ from heatbath.torch.tuning.tune import tune as tune
 
 
 def __getattr__(name: str) -> type[Partitioned]:
-    """The class of a method that was registered."""
+    """Return the optimiser of a method that was registered."""
     return _classes.__getattr__(name)

@@ -186,7 +186,7 @@ def test_blocks_have_a_frequency_and_a_damping_unless_others_are_given():
     assert (given["frequency"], given["epsilon"]) == (0.0, 0.01)
     assert given["damping"] > 0
     assert ht.AdLaLa(model).param_groups[0]["frequency"] == 0
-    with pytest.raises(ValueError, match="frequency sets epsilon, so give one of them and not both"):
+    with pytest.raises(ValueError, match="frequency sets epsilon, so give only one of the two"):
         ht.AdLaLa(model, frequency=1.0, epsilon=0.03)
 
 

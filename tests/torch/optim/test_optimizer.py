@@ -514,7 +514,7 @@ def test_a_new_group_is_a_part_with_a_xi_of_its_own():
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda m: ht.AdLaLa(m.parameters()), "bare parameters do not tell which layer is the last"),
+        (lambda m: ht.AdLaLa(m.parameters()), "parameters without names do not tell which layer is the last"),
         (lambda m: ht.AdLaLa(), "a model is needed"),
         (lambda m: ht.AdLaLa(m[0]), "a hidden layer and an output layer are needed"),
         (lambda m: ht.AdLaLa(torch.nn.Sequential(m, torch.nn.LayerNorm(1))), "is a normalisation"),

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 import heatbath as hb
 import heatbath.torch as ht
@@ -154,7 +153,7 @@ CHANGES = {  # how the optimiser is made, what is changed, and the method of Ste
 
 
 def ends(warm, change):
-    """Parameters after the change and three steps: by the warm optimiser, and by a copy, which keeps nothing."""
+    """Parameters three steps after the change: of the warm optimiser, and of a copy, which keeps nothing."""
     model, optimizer = warm()
     copied_model, copied_optimizer = copy.deepcopy((model, optimizer))
     change(model, optimizer)

@@ -1,1 +1,1 @@
-"""The optimisers of `heatbath.torch`."""
+"""Optimisers for PyTorch modules: their classes, and what a step of them is made of."""

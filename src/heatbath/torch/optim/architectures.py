@@ -1,13 +1,13 @@
-"""Parts of a deep network by rule: its blocks, its embeddings, its norms and biases, and what is left.
+"""Parts of a deep network by rule: its blocks, its embeddings, its norms and biases, and what remains.
 
-A part for each layer is right for small networks. In a deep one it makes hundreds of them, most of which are
-norms of a few numbers. Here the matrices of a block are a part, a block being what a model is repeated of:
+A part for each layer is right for small networks. In a deep network it makes hundreds of parts, most of which
+are norms of a few numbers. Here the matrices of a block are a part. A block is a module that the network
+repeats:
 
-1. Modules that have others in them and are in a `ModuleList`, or in a `Sequential` where there are two or
-   more of their class; the outermost of them. So are the layers of a transformer, and the residual blocks of
-   a stage.
-2. Where there are none: modules of a class of the model's own that occurs twice or more, the outermost.
-3. Where there are none of these either, every layer is a block.
+1. Modules that contain others and are in a `ModuleList`, or in a `Sequential` that has two or more of their
+   class; the outermost of them. These are the layers of a transformer, and the residual blocks of a stage.
+2. Without such modules: modules of a class of the model's own that occurs twice or more, the outermost.
+3. Without these, too: every layer is a block.
 
 All hidden vectors (norms, biases) are one part, and so are all embeddings. What lies outside of blocks, such
 as the first convolution, is a part by its layer.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -28,50 +29,54 @@ EMBEDDINGS, VECTORS = "embeddings", "norms and biases"
 
 
 def block_names(model: nn.Module) -> list[str]:
-    """The names of the modules that a model is repeated of."""
-    inner = {name: module for name, module in model.named_modules() if name and _is_inner(module)}
-    in_containers = dict(_in_containers(model))
-    counts = Counter(type(inner[name]) for name in in_containers if name in inner)
+    """Return the names of the modules that a model repeats, its blocks."""
+    compound = {name: module for name, module in model.named_modules() if name and _is_compound(module)}
+    containers = {name: c for name, c in _modules_in_containers(model) if name in compound}
+    counts = Counter(type(compound[name]) for name in containers)
     chosen = [
         name
-        for name, container in in_containers.items()
-        if name in inner and (isinstance(container, nn.ModuleList) or counts[type(inner[name])] > 1)
+        for name, container in containers.items()
+        if isinstance(container, nn.ModuleList) or counts[type(compound[name])] > 1
     ]
     if not chosen:
-        counts = Counter(map(type, inner.values()))
-        chosen = [name for name, module in inner.items() if counts[type(module)] > 1]
-    return [name for name in chosen if not any(name.startswith(f"{other}.") for other in chosen)]
+        counts = Counter(map(type, compound.values()))
+        chosen = [name for name, module in compound.items() if counts[type(module)] > 1]
+    return [name for name in chosen if not any(name.startswith(f"{outer}.") for outer in chosen)]
 
 
-def _is_inner(module: nn.Module) -> bool:
-    """Whether it is more than a container, and has modules with parameters in it."""
-    return not isinstance(module, CONTAINERS) and any(
-        True for child in module.children() for _ in child.parameters()
-    )
+def _is_compound(module: nn.Module) -> bool:
+    """Return whether a module is more than a container and contains modules with parameters."""
+    if isinstance(module, CONTAINERS):
+        return False
+    return any(True for child in module.children() for _ in child.parameters())
 
 
-def _in_containers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """The names of all modules that are in a list or in a sequence, and what they are in."""
+def _modules_in_containers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the name of each module in a list or a sequence, with that list or sequence."""
     for name, module in model.named_modules():
         if isinstance(module, (nn.Sequential, nn.ModuleList)):
             for child, _ in module.named_children():
                 yield f"{name}.{child}" if name else child, module
 
 
-def parts_of(model: nn.Module, hidden: list[tuple[str, nn.Module, Tensor]]) -> dict[str, list[Tensor]]:
-    """The parameters of hidden layers by parts, in the order of their first parameters.
+class HiddenParameter(NamedTuple):
+    """A parameter of a hidden layer, with the name of the layer and the module that has the parameter."""
 
-    `hidden` has for each the name of its layer, the module that owns it, and the parameter itself.
-    """
+    layer: str
+    owner: nn.Module
+    parameter: Tensor
+
+
+def divide_into_parts(model: nn.Module, hidden: list[HiddenParameter]) -> dict[str, list[Tensor]]:
+    """Return the parameters of hidden layers by parts, in the order of their first parameters."""
     blocks = block_names(model)
     parts: dict[str, list[Tensor]] = {}
     for layer, owner, parameter in hidden:
-        block = next((name for name in blocks if layer == name or layer.startswith(f"{name}.")), layer)
         if isinstance(owner, (nn.Embedding, nn.EmbeddingBag)):
             part = EMBEDDINGS
         elif isinstance(owner, NORMALISATIONS) or (not is_lazy(parameter) and parameter.dim() < 2):
             part = VECTORS
         else:
-            part = block
+            part = next((name for name in blocks if layer == name or layer.startswith(f"{name}.")), layer)
         parts.setdefault(part, []).append(parameter)
     return parts

@@ -1,10 +1,9 @@
-"""The methods and presets as `torch.optim` has them: a class each, made from the library's own.
+"""The methods and presets as classes of optimisers, made from the library's own.
 
-A method's class has one method for all parameters; a preset's has one for the hidden layers and another for
-the output layer. Their arguments are those of `heatbath.methods` and `heatbath.methods.presets`, with `lr`
-for h, and
-so are their defaults, but for those in `DEFAULTS`.
-`classes.pyi` says the same to type checkers; a test compares the two.
+The class of a method has one method for all parameters; that of a preset has one for the hidden layers and
+another for the output layer. Their arguments are those of `heatbath.methods` and `heatbath.methods.presets`,
+with `lr` for h, and so are their defaults, except those in `DEFAULTS`. `classes.pyi` declares the same for
+type checkers, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from heatbath.methods.schedules import from_plain
 from heatbath.torch.optim import layers
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.optimizer import Partitioned
+from heatbath.torch.optim.param_groups import ParamGroup, values_of
 from heatbath.torch.optim.posterior import check_posterior
 
 OPTIONS = [
@@ -37,46 +37,48 @@ OPTIONS = [
     Parameter("chain", Parameter.KEYWORD_ONLY, default=0, annotation="int"),
 ]
 DEFAULTS: dict[str, dict[str, float]] = {"LOL": {"lr": 0.2, "gamma": 0.3, "tau": 1e-5}}
-"""Of presets, where they differ from the library's. At the paper's friction, good for small hard problems,
-the noise of the gradients heats deeper models until they have learned little or nothing."""
+"""Defaults of presets where they differ from the library's. At the paper's friction, good for small hard
+problems, the noise of the gradients heats deeper models until they have learned little or nothing."""
 DEEP = {"frequency": 0.3, "damping": 1.0}
-"""What parts by blocks have in place of ε and σ, unless told: by measurement (docs/deep.md)."""
-EVERYWHERE = "nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]]"
-LAYERED = "nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None"
+"""What parts by blocks have in place of ε and σ, unless these are given: by measurement (docs/deep.md)."""
+REPLACED = {"frequency": "epsilon", "damping": "sigma"}  # coefficients, and those they take the place of
+PARAMS = "nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]]"  # annotations of arguments
+MODEL = "nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None"
 PART = "nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None"
 
 
-class _Everywhere(Partitioned):
-    """One method for all parameters: a module, its parameters, or groups of them (each then a part)."""
+class _OneMethod(Partitioned):
+    """One method for all parameters: those of a module, given ones, or groups of them (each then a part)."""
 
     _method: type[Method]
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        given = _bound(type(self), args, options)
-        params, lr = given.pop("params"), given.pop("lr")
-        chosen = {p.name: given.pop(p.name) for p in OPTIONS}
-        method = self._method(**given)
-        shared, params = _unstacked(params)
-        groups = layers.flat(params)
+        arguments = _bind(type(self), args, options)
+        params, lr = arguments.pop("params"), arguments.pop("lr")
+        chosen = {p.name: arguments.pop(p.name) for p in OPTIONS}
+        method = self._method(**arguments)
+        shared, params = _without_chains(params)
+        groups = layers.parameters_of(params)
         if not all(isinstance(entry, dict) for entry in groups):
             groups = [{"params": groups}]
             if chosen["posterior"] is not None and isinstance(params, Module):
-                groups[0]["layers"] = layers.of_module(params)
+                groups[0]["layers"] = layers.layers_of_module(params)
         super().__init__([{"method": method, **shared, **group} for group in groups], lr, **chosen)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a part; without a "method" it has that of the first part, as it is now."""
         if isinstance(param_group, dict) and "method" not in param_group and self.param_groups:
-            param_group = _as_in(self.param_groups[0]) | param_group
+            param_group = _method_as_in(self.param_groups[0]) | param_group
         super().add_param_group(param_group)
 
 
-class _Layered(Partitioned):
-    """One method for the hidden layers, each a part of its own, another for the output layer.
+class _MethodByLayer(Partitioned):
+    """One method for the hidden layers, each a part of its own, and another for the output layer.
 
-    The layers are found in a module (those of its modules that own parameters, in order), in
+    The layers are found in a module (those of its modules that have parameters, in order), in
     `named_parameters()`, or given by `hidden=` and `output=`, or by groups with a "part", or with `output=`
-    beside them. `repr` shows them. Where another layer than the last acts last, `output=` is asked for.
+    beside them. `repr` shows them. Where the layer that acts last is not the one declared last, `output=` is
+    asked for.
 
     With `parts="blocks"` a module is divided as deep networks are: a part for the matrices of each block
     (residual block, layer of a transformer), one for all norms and biases, one for embeddings. Adaptive
@@ -86,99 +88,112 @@ class _Layered(Partitioned):
     _preset: Callable[..., Partition]
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        given = _bound(type(self), args, options)
-        model, hidden, output = (given.pop(name) for name in ("model", "hidden", "output"))
-        lr, parts = given.pop("lr"), given.pop("parts")
-        given |= _scale_free(type(self), args, options, parts)
-        chosen = {p.name: given.pop(p.name) for p in OPTIONS}
+        arguments = _bind(type(self), args, options)
+        model, hidden, output = (arguments.pop(name) for name in ("model", "hidden", "output"))
+        lr, parts = arguments.pop("lr"), arguments.pop("parts")
+        arguments |= _defaults_of_blocks(type(self), args, options, parts)
+        chosen = {p.name: arguments.pop(p.name) for p in OPTIONS}
         check_posterior(chosen["posterior"])
-        law = chosen["posterior"] and chosen["posterior"].values
-        if law is not None and given["tau"] == DEFAULTS.get(type(self).__name__, {}).get("tau"):
-            del given["tau"]  # the preset's own, which stands for that of the posterior
-        methods = type(self)._preset(h=1.0, posterior=law, **given).methods
-        shared, model = _unstacked(model)
+        posterior = chosen["posterior"] and chosen["posterior"].values
+        if posterior is not None and arguments["tau"] == DEFAULTS.get(type(self).__name__, {}).get("tau"):
+            del arguments["tau"]  # it is the class's default, and the posterior sets another
+        methods = type(self)._preset(h=1.0, posterior=posterior, **arguments).methods
+        shared, model = _without_chains(model)
         groups = layers.split(model, hidden, output, parts)
         groups = [{"method": methods[group["part"]], **shared, **group} for group in groups]
         super().__init__(groups, lr, **chosen)
-        if isinstance(model, Module) and output is None and layers.CallOrder.is_open(model):
+        if isinstance(model, Module) and output is None and layers.CallOrder.is_uncertain(model):
             self._call_order = layers.CallOrder(model, groups[-1]["name"])
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a layer; without a "method", that of the layers with the same "part", as it is now."""
+        """Add a layer; without a "method" it has that of the layers with the same "part", as it is now."""
         if isinstance(param_group, dict) and "method" not in param_group and self.param_groups:
-            (param_group,) = layers.checked_parts([param_group])
+            (param_group,) = layers.check_parts([param_group])
             like = next(group for group in self.param_groups if group["part"] == param_group["part"])
-            param_group = _as_in(like) | param_group
+            param_group = _method_as_in(like) | param_group
         super().add_param_group(param_group)
 
 
-def _scale_free(
-    kind: type[Partitioned], args: tuple[Any, ...], options: dict[str, Any], parts: layers.Parts
+def _defaults_of_blocks(
+    cls: type[Partitioned], args: tuple[Any, ...], options: dict[str, Any], parts: layers.Parts
 ) -> dict[str, Any]:
-    """The frequency and the damping that parts by blocks have, unless ε and σ were given."""
-    told = inspect.signature(kind).bind(*args, **options).arguments
-    chosen = {}
-    for name, other in (("frequency", "epsilon"), ("damping", "sigma")):
-        if name not in inspect.signature(kind).parameters:
+    """Return the frequency and the damping of parts by blocks, unless they or ε and σ were given.
+
+    Parameters
+    ----------
+    cls : type
+        The class of the optimiser.
+    args, options
+        The arguments that it was called with.
+    parts : "layers" or "blocks"
+        How the model is divided. Of layers nothing is returned.
+    """
+    signature = inspect.signature(cls)
+    given = signature.bind(*args, **options).arguments
+    defaults = {}
+    for name, replaced in REPLACED.items():
+        if name not in signature.parameters:
             continue
-        if told.get(name) and other in told:
-            raise ValueError(f"{kind.__name__}: {name} sets {other}, so give one of them and not both")
-        if parts == "blocks" and name not in told and other not in told:
-            chosen[name] = DEEP[name]
-    return chosen
+        if given.get(name) and replaced in given:
+            raise ValueError(f"{cls.__name__}: {name} sets {replaced}, so give only one of the two")
+        if parts == "blocks" and name not in given and replaced not in given:
+            defaults[name] = DEEP[name]
+    return defaults
 
 
-def _unstacked(model: Any) -> tuple[dict[str, Any], Any]:
-    """What every group has beside its parameters, and the module itself where chains of it are given."""
+def _without_chains(model: Any) -> tuple[dict[str, Any], Any]:
+    """Return what every group gets beside its parameters, and the module of chains in place of `Chains`."""
     return ({"chains": model}, model.model) if isinstance(model, Chains) else ({}, model)
 
 
-def _bound(kind: type[Partitioned], args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a class by name, with its defaults."""
+def _bind(cls: type[Partitioned], args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a class by name, with its defaults."""
+    signature = inspect.signature(cls)
     try:
-        given = inspect.signature(kind).bind(*args, **options)
+        bound = signature.bind(*args, **options)
     except TypeError as error:
-        accepted = ", ".join(inspect.signature(kind).parameters)
-        raise TypeError(f"{kind.__name__}: {error}; accepted: {accepted}") from None
-    given.apply_defaults()
-    return given.arguments
+        raise TypeError(
+            f"{cls.__name__}: {error}; accepted arguments: {', '.join(signature.parameters)}"
+        ) from None
+    bound.apply_defaults()
+    return bound.arguments
 
 
-def _as_in(group: dict[str, Any]) -> dict[str, Any]:
-    """The method of a group, with its coefficients as they are now."""
-    chosen = [name for name in names(find_method(group["method"])) if name != "xi"]
-    plain = {name: group["schedules"].get(name, group[name]) for name in chosen}
-    return {"method": group["method"]} | {
-        name: from_plain(value) if isinstance(value, dict) else value for name, value in plain.items()
-    }
+def _method_as_in(group: ParamGroup) -> dict[str, Any]:
+    """Return the method of a group with its coefficients as they are now, as keys of a new group."""
+    method: dict[str, Any] = {"method": group["method"]}
+    for name in names(find_method(group["method"])):
+        if name in group["schedules"]:
+            method[name] = from_plain(group["schedules"][name])
+        elif name != "xi":
+            method[name] = values_of(group)[name]
+    return method
 
 
 def method_class(method: type[Method]) -> type[Partitioned]:
-    """The optimiser with this method for all parameters; for one of one's own, after `register`."""
-    coefficients = [_single(p) for p in inspect.signature(method).parameters.values()]
+    """Return the optimiser that has this method, a registered one, for all parameters."""
     arguments = [
-        Parameter("params", Parameter.POSITIONAL_OR_KEYWORD, annotation=EVERYWHERE),
+        Parameter("params", Parameter.POSITIONAL_OR_KEYWORD, annotation=PARAMS),
         Parameter("lr", Parameter.POSITIONAL_OR_KEYWORD, annotation="Value"),
-        *coefficients,
+        *map(_without_sweeps, inspect.signature(method).parameters.values()),
         *OPTIONS,
     ]
-    return _class(method.__name__, _Everywhere, arguments, method.__doc__, _method=method)
+    return _make_class(method.__name__, _OneMethod, arguments, method.__doc__, _method=method)
 
 
 def preset_class(name: str) -> type[Partitioned]:
-    """The optimiser of a preset."""
+    """Return the optimiser of a preset."""
     preset = PRESETS[name]
-    taken = [p for p in inspect.signature(preset).parameters.values() if p.name != "posterior"]
-    arguments_of_preset = [_single(p) for p in taken]
-    renamed = [
-        p.replace(kind=Parameter.KEYWORD_ONLY, name="lr" if p.name == "h" else p.name)
-        for p in arguments_of_preset
-    ]
-    own = DEFAULTS.get(name, {})
-    renamed = [p.replace(default=own.get(p.name, p.default)) for p in renamed]
+    coefficients = []
+    for p in inspect.signature(preset).parameters.values():
+        if p.name != "posterior":
+            name_here = "lr" if p.name == "h" else p.name
+            default = DEFAULTS.get(name, {}).get(name_here, p.default)
+            p = _without_sweeps(p).replace(kind=Parameter.KEYWORD_ONLY, name=name_here, default=default)
+            coefficients.append(p)
     arguments = [
-        Parameter("model", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=LAYERED),
-        *renamed,
+        Parameter("model", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=MODEL),
+        *coefficients,
         Parameter("hidden", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
         Parameter("output", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
         Parameter(
@@ -186,30 +201,44 @@ def preset_class(name: str) -> type[Partitioned]:
         ),
         *OPTIONS,
     ]
-    return _class(name, _Layered, arguments, preset.__doc__, _preset=staticmethod(preset))
+    return _make_class(name, _MethodByLayer, arguments, preset.__doc__, _preset=staticmethod(preset))
 
 
-def _single(parameter: Parameter) -> Parameter:
-    """An argument as an optimiser takes it: there are no axes of a sweep."""
+def _without_sweeps(parameter: Parameter) -> Parameter:
+    """Return an argument as an optimiser takes it: a value, and not a list of values for a sweep."""
     return parameter.replace(annotation=re.sub("Coefficient|Stepsize", "Value", str(parameter.annotation)))
 
 
-def _class(
+def _make_class(
     name: str, base: type[Partitioned], arguments: list[Parameter], text: str | None, **attributes: Any
 ) -> type[Partitioned]:
-    first = inspect.cleandoc(text or "").split("\n\n")[0]
+    """Return a new class of optimisers.
 
-    def __init__(self: Any, *args: Any, **options: Any) -> None:
+    Parameters
+    ----------
+    name, base : str, type
+        Its name and the class it derives from.
+    arguments : list of Parameter
+        The arguments of its constructor, for signatures.
+    text : str or None
+        A docstring, of which the first paragraph is taken.
+    **attributes
+        Class attributes: the method or the preset.
+    """
+    summary = inspect.cleandoc(text or "").split("\n\n")[0]
+
+    def init(self: Any, *args: Any, **options: Any) -> None:
         base.__init__(self, *args, **options)
 
-    itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-    __init__.__signature__ = Signature([itself, *arguments])  # type: ignore[attr-defined]
+    self_argument = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    init.__name__ = "__init__"
+    init.__signature__ = Signature([self_argument, *arguments])  # type: ignore[attr-defined]
     return type(
         name,
         (base,),
         {
-            "__doc__": f"{first}\n\nSee `heatbath.{name}`.\n\n{inspect.cleandoc(base.__doc__ or '')}",
-            "__init__": __init__,
+            "__doc__": f"{summary}\n\nSee `heatbath.{name}`.\n\n{inspect.cleandoc(base.__doc__ or '')}",
+            "__init__": init,
             "__module__": "heatbath.torch",
             "__signature__": Signature(arguments),
             **attributes,
@@ -221,7 +250,7 @@ _classes: dict[str, type[Partitioned]] = {}
 
 
 def __getattr__(name: str) -> type[Partitioned]:
-    """The class of a method or preset; of a method that was registered anew, a new one."""
+    """Return the class of a method or preset, a new one for a method that was registered again."""
     method = known_methods().get(name)
     known = _classes.get(name)
     if known is not None and getattr(known, "_method", method) is method:
@@ -232,5 +261,5 @@ def __getattr__(name: str) -> type[Partitioned]:
         _classes[name] = method_class(method)
     else:
         available = ", ".join([*PRESETS, *known_methods()])
-        raise AttributeError(f"there is no optimiser {name!r}; there are Partitioned, {available}")
+        raise AttributeError(f"there is no optimiser {name!r}; available are Partitioned, {available}")
     return _classes[name]

@@ -1,9 +1,14 @@
-"""Which parameters of a model are hidden layers and which are the output layer."""
+"""Rules that find the hidden layers and the output layer of a model.
+
+A layer is a module that has parameters of its own. The output layer is the last one that a model declares,
+unless `output=` names another. Where the order of declaration may mislead (shared parameters, a normalisation
+at the end, another layer whose shape fits as well, a forward pass that ends elsewhere), the user is asked.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -12,142 +17,179 @@ import torch
 from torch import Tensor, nn
 
 from heatbath._internal.checks import choice, shown
-from heatbath.torch.optim.architectures import NORMALISATIONS, parts_of
+from heatbath.torch.optim.architectures import NORMALISATIONS, HiddenParameter, divide_into_parts
+from heatbath.torch.optim.param_groups import listed, tensor_of
 from heatbath.torch.optim.state import is_lazy
 
 Parts = Literal["layers", "blocks"]
-HOW = (
+ACCEPTED = (
     'pass the module itself, model.named_parameters(), hidden= and output=, or groups with a "part" that is '
     "'hidden' or 'output', or with output= beside them"
 )
+NAME_IT = "name the output layer, as in output=model.head"
+OUTPUT_NOT_IN_MODEL = "output= must be a part of the model, but has parameters that the model doesn't have"
 
 
 class ModuleLayer(NamedTuple):
-    """The parameters that a module owns, under its name; `why` it should not be taken for the last."""
+    """The parameters that a module has itself, under its name.
+
+    `doubt` says why it should not be taken for the output layer without asking; it is empty for most layers.
+    """
 
     name: str
     params: list[Tensor]
-    why: str = ""
+    doubt: str = ""
 
 
 class CallOrder:
-    """Which layer of a module acts last, as its first forward pass shows: it may not be declared last.
+    """Watches which layer acts last in the first forward pass, which may not be the one declared last.
 
-    Where its parts are called and not itself, the last is taken that was called before the first step.
-    Where it is compiled or scripted nothing is seen: then shapes tell, or nothing does, which is said.
+    Where only parts of the module are called, the layer that was called last before the first step counts. In
+    compiled and scripted modules no call is seen: then the shapes of layers decide, or a warning is given.
+
+    Parameters
+    ----------
+    module : Module
+        The model.
+    output : str
+        The name of the layer that is taken for the output layer.
     """
 
     @staticmethod
-    def is_open(module: nn.Module) -> bool:
-        """Whether another may act last than is declared last: not where all is in sequence."""
-        several = [one for one in module.modules() if any(True for _ in one.children())]
-        return any(type(one) is not nn.Sequential for one in several)
+    def is_uncertain(module: nn.Module) -> bool:
+        """Return whether another layer may act last than is declared last: false for a plain sequence."""
+        compound = [child for child in module.modules() if any(True for _ in child.children())]
+        return any(type(child) is not nn.Sequential for child in compound)
 
     def __init__(self, module: nn.Module, output: str) -> None:
         self.output = output
-        self.last = self.ended = ""
-        self.judged = False
-        found = of_module(module)
-        self.chained = _is_chained(found)
-        self.rival = not self.chained and found[-1].name == output and _is_taken(found)
+        self.latest = self.final = ""  # layer called last so far; layer that acts last, once it is known
+        self.was_judged = False
+        layers = layers_of_module(module)
+        self.is_chain = _is_chain(layers)
+        self.has_rival = not self.is_chain and layers[-1].name == output and _has_rival(layers)
         self.hooks: list[Any] = []
-        if any(isinstance(one, torch.jit.ScriptModule) for one in module.modules()):
+        if any(isinstance(child, torch.jit.ScriptModule) for child in module.modules()):
             return
-        hooks = [
-            owner.register_forward_hook(partial(self._note, _owner(name) or type(owner).__name__))
-            for name, owner in module.named_modules()
-            if any(True for _ in owner.parameters(recurse=False)) and owner is not module
+        self.hooks = [
+            owner.register_forward_hook(partial(self._note_call, _layer_name(name) or type(owner).__name__))
+            for name, owner in _owners(module)
+            if owner is not module
         ]
-        self.hooks = [*hooks, module.register_forward_hook(self._end)]
+        self.hooks.append(module.register_forward_hook(self._note_end))
 
-    def _note(self, name: str, *_: object) -> None:
+    def _note_call(self, name: str, *_: object) -> None:
         if not torch.compiler.is_compiling():
-            self.last = name
+            self.latest = name
 
-    def _end(self, *_: object) -> None:
+    def _note_end(self, *_: object) -> None:
         if not torch.compiler.is_compiling():
-            self.ended = self.last
-            self._let_go()
+            self._settle()
 
-    def _let_go(self) -> None:
+    def _settle(self) -> None:
+        """Take the layer called last for the one that acts last, and stop watching."""
+        self.final = self.latest
         for hook in self.hooks:
             hook.remove()
 
-    def is_confirmed(self, moves: bool = True) -> bool:
-        """Whether it is the output layer; refused where another acts last. `moves`: whether a step is made
-        now, by which it should have been seen."""
-        if moves and not self.ended and self.last:
-            self.ended = self.last
-            self._let_go()
-        if moves and not self.ended and not self.judged:
-            self._judge()
-        if self.ended and self.ended != self.output:
-            raise ValueError(
-                f"the layer that acts last is {self.ended!r}, and {self.output!r}, declared last, was "
-                f"taken for the output layer: say which it is, as in output=model.{self.ended}"
-            )
-        return bool(self.ended)
+    def is_confirmed(self, moves: bool) -> bool:
+        """Return whether the output layer is known to act last; refuse it where another layer does.
 
-    def _judge(self) -> None:
-        """Judge by shapes, where nothing was seen."""
-        self.judged = True
-        if self.rival:
-            raise ValueError(_rival_of(self.output))
-        if not self.chained:
+        Parameters
+        ----------
+        moves : bool
+            Whether a step is made now, before which the model should have been called.
+        """
+        if moves and not self.final and self.latest:
+            self._settle()
+        if moves and not self.final and not self.was_judged:
+            self._judge_by_shapes()
+        if self.final and self.final != self.output:
+            raise ValueError(
+                f"the layer that acts last is {self.final!r}, but {self.output!r}, declared last, was taken "
+                f"for the output layer: name the output layer, as in output=model.{self.final}"
+            )
+        return bool(self.final)
+
+    def _judge_by_shapes(self) -> None:
+        """Refuse an output layer that has a rival; warn where shapes can't tell."""
+        self.was_judged = True
+        if self.has_rival:
+            raise ValueError(_describe_rival(self.output))
+        if not self.is_chain:
             warnings.warn(
-                f"which layer acts last cannot be seen, as the model is compiled or scripted: {self.output!r}"
-                ", declared last, is taken for the output layer. Say which it is, as in output=model.head",
+                "which layer acts last cannot be seen, as the model is compiled or scripted: "
+                f"{self.output!r}, declared last, is taken for the output layer. If it isn't, {NAME_IT}",
                 RuntimeWarning,
                 stacklevel=2,
             )
 
 
 def split(model: object, hidden: object, output: object, parts: Parts = "layers") -> list[dict[str, Any]]:
-    """Groups with "params", "name" and "part": one for each hidden layer, and the output layer's."""
+    """Return groups with "params", "name" and "part": one for each hidden layer, and the output layer's.
+
+    Parameters
+    ----------
+    model : Module, named parameters, groups or None
+        What the optimiser was given.
+    hidden, output : Module, parameters or None
+        The hidden layers, which go without a model, and the output layer.
+    parts : "layers" or "blocks"
+        Whether a hidden part is a layer, or a block of a deep network (see `architectures`).
+    """
     choice("parts", parts, ("layers", "blocks"))
     if parts == "blocks":
-        return _by_blocks(model, hidden, output)
+        return _split_into_blocks(model, hidden, output)
     if model is None:
         if hidden is None or output is None:
-            raise TypeError(f"a model is needed: {HOW}")
-        return _groups("hidden", _layers(hidden, "hidden")) + _groups("output", _layers(output, "output"))
+            raise TypeError(f"a model is needed: {ACCEPTED}")
+        return _groups_of(_layers_of(hidden, "hidden"), _layers_of(output, "output"))
     if hidden is not None:
-        raise TypeError("hidden= goes with output= and without a model")
+        raise TypeError("hidden= is given without a model and with output=; got a model as well")
     if isinstance(model, Iterable) and not isinstance(model, (nn.Module, Tensor)):
         model = list(model)
         if model and all(isinstance(group, Mapping) for group in model):
-            groups = [dict(group) for group in model]
-            groups = checked_parts(groups if output is None else _divided(groups, output))
-            if {group["part"] for group in groups} != {"hidden", "output"}:
-                raise ValueError("both parts are needed, a group that is 'hidden' and one that is 'output'")
-            return groups
-    layers = _layers(model, "")
+            return _split_groups([dict(group) for group in model], output)
+    layers = _layers_of(model, "")
     if output is not None:
-        last = _layers(output, "output")
-        owned = {id(p) for layer in last for p in layer.params}
-        if not owned <= {id(p) for layer in layers for p in layer.params}:
-            raise ValueError("output= must be a part of the model, and has parameters that the model has not")
-        rest = [ModuleLayer(layer.name, [p for p in layer.params if id(p) not in owned]) for layer in layers]
-        rest = [layer for layer in rest if layer.params]
-        if not rest:
-            raise ValueError("output= is the whole model: nothing is left for the hidden layers")
-        return _groups("hidden", rest) + _groups("output", last)
+        return _split_off(layers, _layers_of(output, "output"))
     if len(layers) < 2:
-        raise ValueError(f"a hidden layer and an output layer are needed, got {len(layers)} layer: {HOW}")
-    if layers[-1].why:
         raise ValueError(
-            f"the last layer, {layers[-1].name!r}, {layers[-1].why}: say which is the output layer, as in "
-            "output=model.head"
+            f"a hidden layer and an output layer are needed, got {len(layers)} layer: {ACCEPTED}"
         )
+    if layers[-1].doubt:
+        raise ValueError(f"the last layer, {layers[-1].name!r}, {layers[-1].doubt}: {NAME_IT}")
     if isinstance(model, nn.Module):
-        _check_own(model)
-    else:
-        _check_chain(layers)
-    return _groups("hidden", layers[:-1]) + _groups("output", layers[-1:])
+        _check_no_own_matrix(model)
+    elif not _is_chain(layers) and _has_rival(layers):
+        raise ValueError(_describe_rival(layers[-1].name))
+    return _groups_of(layers[:-1], layers[-1:])
 
 
-def _by_blocks(model: object, hidden: object, output: object) -> list[dict[str, Any]]:
-    """A group for each part of a deep network (see `architectures`), and the output layer's.
+def _split_groups(groups: list[dict[str, Any]], output: object) -> list[dict[str, Any]]:
+    """Return groups with both parts, which they name themselves or `output` tells apart."""
+    groups = check_parts(groups if output is None else _divide_groups(groups, output))
+    if {group["part"] for group in groups} != {"hidden", "output"}:
+        raise ValueError("both parts are needed: a group that is 'hidden' and a group that is 'output'")
+    return groups
+
+
+def _split_off(layers: list[ModuleLayer], final: list[ModuleLayer]) -> list[dict[str, Any]]:
+    """Return groups of the output layer `final`, and of the parameters of all layers without it."""
+    output_ids = {id(p) for layer in final for p in layer.params}
+    if not output_ids <= {id(p) for layer in layers for p in layer.params}:
+        raise ValueError(OUTPUT_NOT_IN_MODEL)
+    hidden = [
+        ModuleLayer(layer.name, [p for p in layer.params if id(p) not in output_ids]) for layer in layers
+    ]
+    hidden = [layer for layer in hidden if layer.params]
+    if not hidden:
+        raise ValueError("output= is the whole model: nothing is left for the hidden layers")
+    return _groups_of(hidden, final)
+
+
+def _split_into_blocks(model: object, hidden: object, output: object) -> list[dict[str, Any]]:
+    """Return a group for each part of a deep network (see `architectures`), and the output layer's.
 
     A last layer that shares its parameters, as those of language models do with their embeddings, is the
     output layer with all of them.
@@ -157,171 +199,190 @@ def _by_blocks(model: object, hidden: object, output: object) -> list[dict[str, 
             "parts='blocks' are found in the module: pass the model itself, and output= beside it where that "
             'is not its last layer; in the Hugging Face Trainer give the optimiser "model": model'
         )
-    owners = [(name, owner) for name, owner in model.named_modules() if list(owner.parameters(recurse=False))]
+    owners = list(_owners(model))
     if not owners:
-        raise ValueError("a hidden layer and an output layer are needed, and the model has no parameters")
-    if output is None:
-        name, last = owners[-1]
-        if isinstance(last, NORMALISATIONS):
-            raise ValueError(
-                f"the last layer, {name!r}, is a normalisation: say which is the output layer, as in "
-                "output=model.head"
-            )
-        _check_own(model)
-        final = [ModuleLayer(_owner(name) or type(last).__name__, list(last.parameters(recurse=False)))]
-        above = name.rpartition(".parametrizations")[0]
-        if above:  # all that a parametrised layer has
-            final = [ModuleLayer(above, list(model.get_submodule(above).parameters()))]
-    else:
-        final = _layers(output, "output")
+        raise ValueError("a hidden layer and an output layer are needed, but the model has no parameters")
+    final = [_last_layer(model, *owners[-1])] if output is None else _layers_of(output, "output")
     seen = {id(p) for layer in final for p in layer.params}
     if not seen <= {id(p) for p in model.parameters()}:
-        raise ValueError("output= must be a part of the model, and has parameters that the model has not")
-    rest: list[tuple[str, nn.Module, Tensor]] = []
+        raise ValueError(OUTPUT_NOT_IN_MODEL)
+    hidden_parameters: list[HiddenParameter] = []
     for name, owner in owners:
         for parameter in owner.parameters(recurse=False):
             if id(parameter) not in seen:
-                rest.append((_owner(name) or type(owner).__name__, owner, parameter))
+                layer = _layer_name(name) or type(owner).__name__
+                hidden_parameters.append(HiddenParameter(layer, owner, parameter))
                 seen.add(id(parameter))
-    if not rest:
-        raise ValueError(f"nothing is left for the hidden layers: {HOW}")
-    hidden_parts = [ModuleLayer(name, params) for name, params in parts_of(model, rest).items()]
-    return _groups("hidden", hidden_parts) + _groups("output", final)
+    if not hidden_parameters:
+        raise ValueError(f"nothing is left for the hidden layers: {ACCEPTED}")
+    params_of_parts = divide_into_parts(model, hidden_parameters)
+    return _groups_of([ModuleLayer(name, params) for name, params in params_of_parts.items()], final)
 
 
-def _divided(groups: list[dict[str, Any]], output: object) -> list[dict[str, Any]]:
-    """Groups without a part, as frameworks make them, divided into what is in the output layer and the rest;
-    of parameters with names, by layers."""
-    owned = {id(p) for layer in _layers(output, "output") for p in layer.params}
+def _last_layer(model: nn.Module, name: str, owner: nn.Module) -> ModuleLayer:
+    """Return the last layer of a deep network, with all parameters that it has or shares.
+
+    Parameters
+    ----------
+    model : Module
+        The network.
+    name, owner
+        The last module that has parameters, and its name.
+    """
+    if isinstance(owner, NORMALISATIONS):
+        raise ValueError(f"the last layer, {name!r}, is a normalisation: {NAME_IT}")
+    _check_no_own_matrix(model)
+    parametrised = name.rpartition(".parametrizations")[0]
+    if parametrised:  # the layer has parameters in several modules
+        return ModuleLayer(parametrised, [*model.get_submodule(parametrised).parameters()])
+    return ModuleLayer(_layer_name(name) or type(owner).__name__, [*owner.parameters(recurse=False)])
+
+
+def _divide_groups(groups: list[dict[str, Any]], output: object) -> list[dict[str, Any]]:
+    """Return groups without a part, as frameworks make them, divided into the output layer and hidden layers.
+
+    Hidden parameters with names are divided by layers, those without stay together.
+    """
+    output_ids = {id(p) for layer in _layers_of(output, "output") for p in layer.params}
     divided = []
     for group in groups:
-        entries = group["params"]
-        entries = [entries] if isinstance(entries, Tensor) else list(entries)
-        for part in ("hidden", "output"):
-            chosen = [e for e in entries if (id(_tensor(e)) in owned) == (part == "output")]
-            owners: dict[str, list[Any]] = {}
-            for entry in chosen:
-                name = _owner(entry[0].rpartition(".")[0]) if isinstance(entry, tuple) else ""
-                owners.setdefault(name if part == "hidden" else "", []).append(entry)
-            for name, own in owners.items():
-                divided.append(group | {"params": own, "part": part} | ({"name": name} if name else {}))
+        hidden: dict[str, list[Any]] = {}
+        final: list[Any] = []
+        for entry in listed(group["params"]):
+            if id(tensor_of(entry)) in output_ids:
+                final.append(entry)
+            else:
+                name = _layer_name(entry[0].rpartition(".")[0]) if isinstance(entry, tuple) else ""
+                hidden.setdefault(name, []).append(entry)
+        for name, entries in hidden.items():
+            divided.append(group | {"params": entries, "part": "hidden"} | ({"name": name} if name else {}))
+        if final:
+            divided.append(group | {"params": final, "part": "output"})
     if "output" not in {group["part"] for group in divided}:
-        raise ValueError("output= must be a part of the model, and none of its parameters is in the groups")
+        raise ValueError("output= must be a part of the model, but none of its parameters is in the groups")
     return divided
 
 
-def _tensor(entry: Any) -> Any:
-    """A parameter that may have a name beside it."""
-    return entry[1] if isinstance(entry, tuple) else entry
-
-
-def _check_own(model: nn.Module) -> None:
+def _check_no_own_matrix(model: nn.Module) -> None:
     """Ask for the output layer where it may be a matrix that the model has beside its modules."""
     for name, p in model.named_parameters(recurse=False):
         if not is_lazy(p) and p.dim() == 2 and min(p.shape) > 1:
             raise ValueError(
-                f"the model has a matrix beside its modules, {name!r}, which may be its last layer: say "
-                f"which is the output layer, as in output=model.{name} or output=model.head"
+                f"the model has a matrix beside its modules, {name!r}, which may be its last layer: name the "
+                f"output layer, as in output=model.{name} or output=model.head"
             )
 
 
-def _check_chain(layers: list[ModuleLayer]) -> None:
-    """Ask for the output layer where the last gives what another takes, and not each what the next takes."""
-    if not _is_chained(layers) and _is_taken(layers):
-        raise ValueError(_rival_of(layers[-1].name))
+def _shapes_of_matrices(layers: list[ModuleLayer]) -> list[torch.Size]:
+    """Return the shapes (outputs, inputs, ...) of the first parameters of layers, if these are matrices."""
+    firsts = [layer.params[0] for layer in layers if layer.params]
+    return [p.shape for p in firsts if not is_lazy(p) and p.dim() > 1]
 
 
-def _matrices(layers: list[ModuleLayer]) -> list[torch.Size]:
-    return [p.shape for layer in layers for p in layer.params[:1] if not is_lazy(p) and p.dim() > 1]
+def _is_chain(layers: list[ModuleLayer]) -> bool:
+    """Return whether each layer has as many outputs as the next one has inputs."""
+    return all(shape[0] == following[1] for shape, following in pairwise(_shapes_of_matrices(layers)))
 
 
-def _is_chained(layers: list[ModuleLayer]) -> bool:
-    """Whether each gives what the next takes."""
-    return all(one[0] == following[1] for one, following in pairwise(_matrices(layers)))
+def _has_rival(layers: list[ModuleLayer]) -> bool:
+    """Return whether another layer has as many inputs as the last one has outputs, and may follow it."""
+    *earlier, last = _shapes_of_matrices(layers) or [torch.Size()]
+    return any(shape[1] == last[0] for shape in earlier)
 
 
-def _is_taken(layers: list[ModuleLayer]) -> bool:
-    """Whether another takes what the last gives."""
-    *others, last = _matrices(layers) or [torch.Size()]
-    return any(other[1] == last[0] for other in others)
+def _describe_rival(name: str) -> str:
+    """Return the message for a last layer that another layer may follow."""
+    return f"{name!r} is declared last, but another layer has as many inputs as it has outputs: {NAME_IT}"
 
 
-def _rival_of(name: str) -> str:
-    return (
-        f"{name!r} is the last layer by its place, and another takes as many values as it gives: say which "
-        "is the output layer, as in output=model.head"
-    )
+def _layers_of(source: object, name: str) -> list[ModuleLayer]:
+    """Return the layers of a module, of named parameters, or of bare parameters.
 
-
-def _layers(given: object, name: str) -> list[ModuleLayer]:
-    """The layers of a module, of named parameters, or (only under a name) of bare parameters: one layer."""
-    if isinstance(given, nn.Module):
-        return of_module(given)
-    entries = [given] if isinstance(given, Tensor) else list(given) if isinstance(given, Iterable) else None
+    Parameters
+    ----------
+    source : Module, Tensor or iterable
+        What a user has given.
+    name : str
+        The name of a layer made of bare parameters; without one these are refused.
+    """
+    if isinstance(source, nn.Module):
+        return layers_of_module(source)
+    entries = listed(source) if isinstance(source, Iterable) else []
     if not entries:
-        raise TypeError(f"parameters are needed, got {shown(given)}: {HOW}")
-    if all(
-        isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], Tensor) for entry in entries
-    ):
+        raise TypeError(f"parameters are needed, got {shown(source)}: {ACCEPTED}")
+    if all(_is_named_parameter(entry) for entry in entries):
         owners: dict[str, list[Tensor]] = {}
-        for full, parameter in entries:
-            owners.setdefault(_owner(full.rpartition(".")[0]), []).append(parameter)
-        why = "has vectors only, as a normalisation has"
+        for full_name, parameter in entries:
+            owners.setdefault(_layer_name(full_name.rpartition(".")[0]), []).append(parameter)
         return [
-            ModuleLayer(owner or name, params, "" if any(p.dim() > 1 for p in params) else why)
+            ModuleLayer(owner or name, params, "" if any(p.dim() > 1 for p in params) else "has only vectors")
             for owner, params in owners.items()
         ]
     if not all(isinstance(entry, Tensor) for entry in entries):
-        raise TypeError(f"parameters are needed, got {shown(entries[0])}: {HOW}")
+        raise TypeError(f"parameters are needed, got {shown(entries[0])}: {ACCEPTED}")
     if not name:
-        raise TypeError(f"bare parameters do not tell which layer is the last: {HOW}")
+        raise TypeError(f"parameters without names do not tell which layer is the last: {ACCEPTED}")
     return [ModuleLayer(name, entries)]
 
 
-def of_module(module: nn.Module) -> list[ModuleLayer]:
-    """The modules that own parameters, in order; a tied parameter belongs to its first owner."""
+def _is_named_parameter(entry: object) -> bool:
+    return isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], Tensor)
+
+
+def _owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the names and modules within a module that have parameters of their own, in order."""
+    for name, owner in module.named_modules():
+        if any(True for _ in owner.parameters(recurse=False)):
+            yield name, owner
+
+
+def layers_of_module(module: nn.Module) -> list[ModuleLayer]:
+    """Return the layers of a module in order; a shared parameter belongs to the first layer that has it."""
     seen: set[int] = set()
     layers: list[ModuleLayer] = []
-    for full, owner in module.named_modules():
-        name = _owner(full)
-        owned = list(owner.parameters(recurse=False))
-        new = [p for p in owned if id(p) not in seen]
-        seen |= {id(p) for p in owned}
-        tied = len(new) < len(owned)
-        why = (
-            "is a normalisation" if isinstance(owner, NORMALISATIONS) else "shares parameters" if tied else ""
-        )
-        if new and name != full and layers and layers[-1].name == name:
-            layers[-1].params.extend(new)
-        elif new:
-            layers.append(ModuleLayer(name or type(owner).__name__, new, why))
-        elif owned and layers:  # all of it belongs to others, and yet it may be the last
-            layers[-1] = layers[-1]._replace(why=f"is followed by {name!r}, which shares its parameters")
+    for full_name, owner in _owners(module):
+        name = _layer_name(full_name)
+        params: list[Tensor] = list(owner.parameters(recurse=False))
+        unseen = [p for p in params if id(p) not in seen]
+        seen |= {id(p) for p in params}
+        if unseen and name != full_name and layers and layers[-1].name == name:  # a parametrisation
+            layers[-1].params.extend(unseen)
+        elif unseen:
+            doubt = "shares parameters" if len(unseen) < len(params) else ""
+            doubt = "is a normalisation" if isinstance(owner, NORMALISATIONS) else doubt
+            layers.append(ModuleLayer(name or type(owner).__name__, unseen, doubt))
+        elif layers:  # all of its parameters belong to others, but it may be the last
+            layers[-1] = layers[-1]._replace(doubt=f"is followed by {name!r}, which shares its parameters")
     return layers
 
 
-def _owner(name: str) -> str:
-    """The layer that a module belongs to: parametrisations (weight_norm, ...) are within theirs."""
-    parts = name.split(".")
-    return ".".join(parts[: parts.index("parametrizations")] if "parametrizations" in parts else parts)
+def _layer_name(name: str) -> str:
+    """Return the name of the layer of a module: parametrisations (weight_norm, ...) belong to theirs."""
+    levels = name.split(".")
+    return ".".join(levels[: levels.index("parametrizations")] if "parametrizations" in levels else levels)
 
 
-def _groups(part: str, layers: list[ModuleLayer]) -> list[dict[str, Any]]:
-    return [{"params": layer.params, "part": part, "name": layer.name} for layer in layers]
+def _groups_of(hidden: list[ModuleLayer], final: list[ModuleLayer]) -> list[dict[str, Any]]:
+    """Return the groups of hidden layers and of the output layer."""
+    return [
+        {"params": layer.params, "part": part, "name": layer.name}
+        for part, layers in (("hidden", hidden), ("output", final))
+        for layer in layers
+    ]
 
 
-def checked_parts(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Groups that say which part they are."""
+def check_parts(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return groups, refused unless each has a "part" that is 'hidden' or 'output'."""
     for group in groups:
         if group.get("part") not in ("hidden", "output"):
             raise ValueError(
-                f"a group needs a \"part\", 'hidden' or 'output', got {shown(group.get('part'))}: {HOW}"
+                f"a group needs a \"part\", 'hidden' or 'output', got {shown(group.get('part'))}: {ACCEPTED}"
             )
     return groups
 
 
-def flat(params: object) -> list[Any]:
-    """The parameters of a module, or what was given, for a method that is the same everywhere."""
+def parameters_of(params: object) -> list[Any]:
+    """Return the parameters of a module, or given parameters or groups, as a list."""
     if isinstance(params, nn.Module):
         params = params.parameters()
     if isinstance(params, Tensor) or not isinstance(params, Iterable):
