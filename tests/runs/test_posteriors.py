@@ -157,7 +157,7 @@ def test_the_points_of_a_sweep_have_the_temperature_of_the_posterior():
 
 
 def test_a_run_that_is_too_short_to_draw_the_noise_warns():
-    with pytest.warns(RuntimeWarning, match="drawn every 50 steps, and there are 20"):
+    with pytest.warns(RuntimeWarning, match="drawn every 50 steps, and there are only 20"):
         trained(steps=20)
 
 

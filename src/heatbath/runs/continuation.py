@@ -1,7 +1,7 @@
 """Continue a plan or a run: for more steps, with other coefficients, on other examples, or some methods only.
 
-Nothing is computed here: a run that goes on is given the plan, and sometimes the data, with which `launch`
-continues it.
+Nothing is computed here: these functions make the plan, and sometimes the data, from which `launch` continues
+a run.
 
 c, d are the factor and the shift that turn scaled targets of the old problem into those of the new one.
 """
@@ -80,7 +80,7 @@ def change_plan(plan: Plan, partition: Methods, step: int) -> Plan:
 def plan_differences(plan: Plan, reference: Plan, until: int | None = None) -> list[str]:
     """Return the names of what differs between two plans.
 
-    With `until`, only what decides a run up to that step counts: the plans may go on otherwise.
+    With `until`, only what decides a run up to that step counts: the plans may differ from there on.
     """
     same_problem = plan.problem is reference.problem or checksum(plan.problem) == checksum(reference.problem)
     settings, reference_settings = plan.plain_settings(), reference.plain_settings()
@@ -152,7 +152,7 @@ def replace_examples(run: Run, problem: Problem, batch: int | None) -> Run:
 
 
 def _moved_state(run: Run, problem: Problem) -> dict[str, NDArray[Any]]:
-    """Return those arrays of the state that differ on other examples, by name."""
+    """Return the arrays of the state that change with the examples, by name."""
     old, state = run.problem, {}
     scales = ("shift", "scale", "target_shift", "target_scale")
     if any((getattr(old, name) != getattr(problem, name)).any() for name in scales):

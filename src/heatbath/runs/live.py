@@ -107,8 +107,8 @@ class LiveRun:
     `run()` is the run that `train` would have made with these arguments, bit for bit, with every change of
     coefficients in its partition.
 
-    A chain that diverges is stopped, and the others go on: see `died`, `diverged_part` and `rewind`. Only one
-    thread at a time may use a LiveRun.
+    A chain that diverges is stopped, while the other chains continue: see `died`, `diverged_part` and
+    `rewind`. Only one thread at a time may use a LiveRun.
 
     Parameters
     ----------
@@ -336,11 +336,8 @@ class LiveRun:
         with self._one_blas_thread():
             observer.work(samples)(0, observer.groups)
         alive, group = chains.died < 0, EnsembleGroup(self._ensemble, self._chains)
-        problem = self._plan.problem
-        outputs = notes.average[:, 0, :, : problem.outputs]
+        outputs = self._in_user_units(notes.average[:, 0, :, : self._plan.problem.outputs])
         outputs[~(alive & (died < 0))] = np.nan
-        if problem.task == "regression":
-            outputs = outputs * problem.target_scale + problem.target_shift
         units = {} if histogram is None else EnsembleGroup(observer, self._chains).units()
         temperature, xi = group.by_part(chains.temperature), group.thermostats()
         return Snapshot(
@@ -351,6 +348,13 @@ class LiveRun:
             configurational=self._configurational() if gradients else {},
             histogram={name: notes.histogram[:, 0, chosen].sum(axis=1) for name, chosen in units.items()},
         )  # fmt: skip
+
+    def _in_user_units(self, outputs: Floats) -> Floats:
+        """Return outputs of the networks in the units of the user's data, as a new array."""
+        problem = self._plan.problem
+        if problem.task != "regression":
+            return outputs.copy()
+        return outputs * problem.target_scale + problem.target_shift
 
     def rewind(self) -> int:
         """Go back to a state from some moments ago, in which all chains were finite, and return its step.

@@ -1,7 +1,7 @@
 """Plans: everything that decides what a run computes, checked and written as text.
 
-`make_plan` is the only way to a new plan: training, the command line and the estimators all call it. A plan
-of a run that goes on is made by `continuation`.
+`make_plan` is the only way to a new plan: training, the command line and the estimators all call it. Plans
+of runs that are continued are made by `continuation`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PlanOptions:
 class RunSettings(PlanOptions):
     """All options of `train` that decide what is computed, with their defaults, before they are checked.
 
-    Of `samples`, `burn_in` and `thin`, those that are None follow from the others.
+    If some of `samples`, `burn_in` and `thin` are None, they follow from the rest.
     """
 
     samples: int | None = None
@@ -120,7 +120,7 @@ def make_plan(
         network=network,
         partition=partition if isinstance(partition, Partition) else dict(partition),
         steps=steps,
-        batch=batch,  # if the problem is none, Plan raises
+        batch=batch,  # Plan raises if `problem` is no Problem
         chains=chains,
         burn_in=burn_in,
         thin=thin,

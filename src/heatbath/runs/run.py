@@ -453,8 +453,8 @@ class Run:
             As in `train`. It may hold this run at an earlier step, or at a later one of the same call, which
             then continues from there.
         folder
-            As in `train`, and not that of this run. What there is so far is copied into it, some chains at a
-            time: neither this run nor the longer one need fit in memory.
+            As in `train`, and not that of this run. The run so far is copied into it, some chains at a time:
+            neither this run nor the longer one need fit in memory.
         executor
             As in `sweep`.
 

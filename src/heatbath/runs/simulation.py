@@ -193,7 +193,7 @@ class Simulation:
 
     @property
     def _is_unfinished(self) -> bool:
-        """True if steps are left; a block makes them even if no chain of it lives, as others may."""
+        """True if steps are left; a block makes them even if all of its chains have diverged."""
         return self.step < self.last and (self.alive or self._is_block)
 
     def _work(self, step: int, steps: int) -> float:
@@ -262,8 +262,8 @@ def warn_of_stale_noise(plan: Plan, steps: int) -> None:
     every = max((posterior.draws.every for posterior in settled if posterior.draws is not None), default=0)
     if every > steps:
         warn(
-            f"the noise of the data is drawn every {every:,} steps, and there are {steps:,}: it stays as it "
-            "starts. Make more steps, or take larger batches",
+            f"the noise of the data is drawn every {every:,} steps, and there are only {steps:,}: it keeps "
+            "its first value. Make more steps, or take larger batches",
             StaleNoiseWarning,
         )
 

@@ -719,7 +719,7 @@ def in_place_of_others(monkeypatch):
         assert name == "processes:2"
         yield executor
 
-    monkeypatch.setattr(pools, "named", named)
+    monkeypatch.setattr(pools, "open_executor", named)
     monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
     return executor
 
@@ -783,7 +783,7 @@ def test_everything_else_works_without_dask_and_ray(tmp_path):
         sys.modules.update(dict.fromkeys(["dask", "dask.array", "distributed", "ray"]))
         from concurrent.futures import ThreadPoolExecutor
         import heatbath as hb
-        from heatbath.runs.distributed.pools import named
+        from heatbath.runs.distributed.pools import open_executor
 
         problem = hb.datasets.spirals(n_train=40, n_test=20)
         grid = hb.AdLaLa(h=0.25, sigma=[0.0, 1e-2], tau=[1e-5, 1e-3])
@@ -795,7 +795,7 @@ def test_everything_else_works_without_dask_and_ray(tmp_path):
         for extra, action in (
             ("ray", lambda: sweep(executor="ray")),
             ("dask", lambda: sweep(folder=sys.argv[1] + ".folder")),
-            ("dask", lambda: named("tcp://127.0.0.1:1").__enter__()),
+            ("dask", lambda: open_executor("tcp://127.0.0.1:1").__enter__()),
         ):
             try:
                 action()
@@ -1076,9 +1076,9 @@ def test_a_block_takes_one_thread_unless_more_are_said(problem, cut, monkeypatch
 
 
 def test_processes_are_as_many_as_their_name_says():
-    with pools.named("processes:3") as executor:
+    with pools.open_executor("processes:3") as executor:
         assert pools.chosen_pool(executor).workers(1) == 3
-    with pools.named("processes") as executor:
+    with pools.open_executor("processes") as executor:
         assert pools.chosen_pool(executor).workers(1) == os.cpu_count()
 
 

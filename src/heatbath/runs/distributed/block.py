@@ -1,13 +1,13 @@
 """Blocks: some chains of a plan over some of its steps, computed anywhere, and joined to a run.
 
 The arithmetic of a chain does not depend on other chains, and every random number has an address. So a block
-has the same bits as its chains would have among all others, on any computer with the same instructions and
+has the same bits as if all chains were computed together, on any computer with the same instructions and
 the same versions. If these differ, a warning says so (`DifferentBitsWarning`), and a block that another
 heatbath has computed is refused.
 
-A block is a sealed NetCDF file: it is written completely or not at all, with a checksum, whoever is killed.
-So a folder of blocks is a run that can be larger than memory. (One file with an unlimited dimension has a
-single writer, and is lost with it. Of many arrays in pieces, as Zarr has them, a killed writer leaves some
+A block is a sealed NetCDF file: it is written completely or not at all, with a checksum, even if a process is
+killed. So a folder of blocks is a run that can be larger than memory. (One file with an unlimited dimension
+has a single writer, and is lost with it. Of many arrays in pieces, as Zarr has them, a killed writer leaves some
 new and some old, and nothing shows which.)
 """
 
@@ -40,7 +40,7 @@ class BlocksError(RuntimeError):
 
 
 class AbandonedError(RuntimeError):
-    """A block was not finished, since nobody waits for it any more."""
+    """A block was not finished, since its task was cancelled or interrupted."""
 
 
 class CachedPlan(NamedTuple):

@@ -2,8 +2,8 @@
 
 An executor is one of `concurrent.futures`, a client of Dask, the module `ray` (or "ray"), or what
 `joblib.parallel_config` sets. All of them give futures, and do their own scheduling. They differ in how a
-plan with its data reaches the workers, once; in the number of workers; and in how a task is ended that nobody
-waits for any more.
+plan with its data reaches the workers, once; in the number of workers; and in how a task is
+cancelled.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from heatbath.runs.distributed.store import about_block
 from heatbath.runs.distributed.worker import compute
 
 AHEAD = 2  # blocks for each worker
-PATIENCE = 10.0  # seconds that workers have to end what nobody waits for
+PATIENCE = 10.0  # seconds that workers have to end cancelled tasks
 LOOK = 0.1  # seconds between two looks at the blocks under way
-WANTED = "wanted"  # the file that exists as long as somebody waits
+WANTED = "wanted"  # the file that exists until the tasks are cancelled
 PROCESSES = (ProcessPoolExecutor, loky.ProcessPoolExecutor)  # executors on this computer
 ACCEPTED = (
     "an executor of concurrent.futures, a dask.distributed.Client, the module ray or 'ray', or None for this "
@@ -62,7 +62,7 @@ class Pool:
     The pieces of a plan go with every task. Subclasses give each piece to the workers once; it stays there
     until the outermost `with` ends, so that the plans of a search, which have the same data, share it.
 
-    `is_wanted` is a function that workers call to see whether somebody still waits for a block.
+    `is_wanted` is a function that workers call; it returns False once their tasks are cancelled.
     """
 
     def __init__(self, executor: Any, is_wanted: Callable[[], bool] | None = None) -> None:
@@ -113,7 +113,7 @@ class Pool:
         return block
 
     def cancel(self, futures: list[Future[Any]]) -> None:
-        """End tasks for which nobody waits, and wait until they have ended."""
+        """Cancel tasks, and wait until they have ended."""
         for future in futures:
             future.cancel()
         wait([future for future in futures if not future.cancelled()])
@@ -124,7 +124,7 @@ class Pool:
 
 
 class ThreadPool(Pool):
-    """Workers that are threads of this process, and see whether somebody waits."""
+    """Workers that are threads of this process, and see when their tasks are cancelled."""
 
     def __init__(self, executor: Any) -> None:
         self._wanted = threading.Event()
@@ -136,7 +136,7 @@ class ThreadPool(Pool):
         return super().share(shared)
 
     def cancel(self, futures: list[Future[Any]]) -> None:
-        """End tasks for which nobody waits, and wait until they have ended."""
+        """Cancel tasks, and wait until they have ended."""
         self._wanted.clear()
         super().cancel(futures)
 
@@ -144,8 +144,8 @@ class ThreadPool(Pool):
 class ProcessPool(Pool):
     """Workers that are processes on this computer, and exchange files with it.
 
-    Each process reads the pieces of a plan once. A file exists as long as somebody waits. Blocks come back in
-    files, since a process that is killed while it sends megabytes through the pipe that all of them share
+    Each process reads the pieces of a plan once. A file exists until the tasks are cancelled. Blocks come
+    back in files, since a process that is killed while it sends megabytes through the pipe that all of them share
     leaves a part of them there, and `concurrent.futures` waits for the rest for ever; the name of a file is
     sent completely or not at all.
     """
@@ -193,7 +193,7 @@ class ProcessPool(Pool):
         return Finished(about, content, state)
 
     def cancel(self, futures: list[Future[Any]]) -> None:
-        """End tasks for which nobody waits, and wait until they have ended."""
+        """Cancel tasks, and wait until they have ended."""
         (self._folder / WANTED).unlink(missing_ok=True)
         super().cancel(futures)
 
@@ -243,7 +243,7 @@ class DaskPool(Pool):
             return self.client.submit(bytes, piece, key=f"heatbath-{checksum}")
 
     def cancel(self, futures: list[Future[Any]]) -> None:
-        """End tasks for which nobody waits, and wait for a while until they have ended."""
+        """Cancel tasks, and wait for a while until they have ended."""
         for future in futures:
             future.cancel()
         end = time.monotonic() + PATIENCE
@@ -258,7 +258,7 @@ class DaskPool(Pool):
 
 
 def _is_wanted_by_dask() -> bool:
-    """Return True if somebody waits for the task that this thread of a worker of Dask is doing."""
+    """Return True unless the task of this thread, in a worker of Dask, is cancelled."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -269,7 +269,7 @@ def _is_wanted_by_dask() -> bool:
 def _is_at_block(dask_worker: Any) -> bool:
     """Return True if a worker of Dask is at a block, or about to begin one.
 
-    It may not know yet that nobody waits for it. (Dask gives the worker to an argument of this name.)
+    It may not know yet that the task is cancelled. (Dask passes the worker to an argument of this name.)
     """
     tasks = list(dask_worker.state.tasks.items())
     ended = ("memory", "released", "forgotten", "error")
@@ -307,7 +307,7 @@ class RayPool(Pool):
         return future
 
     def cancel(self, futures: list[Future[Any]]) -> None:
-        """End tasks for which nobody waits, and wait until they have ended."""
+        """Cancel tasks, and wait until they have ended."""
         for future in futures:
             if (reference := self._references.get(future)) is not None:
                 self.ray.cancel(reference, force=False)
@@ -335,9 +335,9 @@ _pool_in_use: ContextVar[object] = ContextVar("_pool_in_use", default=NOT_SET)
 
 @contextmanager
 def using(executor: object) -> Iterator[None]:
-    """Let an executor compute, within the context, whatever is given no executor.
+    """Let an executor compute, within the context, all runs for which none is given.
 
-    With None this process computes it, whatever `joblib.parallel_config` sets.
+    With None this process computes them, and `joblib.parallel_config` has no effect.
     """
     token = _pool_in_use.set(None if executor is None else chosen_pool(executor))
     try:
@@ -352,7 +352,7 @@ def using_named(name: str | None) -> Iterator[None]:
     if name is None:
         yield
         return
-    with named(name) as executor, using(executor):
+    with open_executor(name) as executor, using(executor):
         yield
 
 
@@ -403,7 +403,7 @@ def pool_here() -> Iterator[Pool]:
 
 
 def check_name(name: str) -> None:
-    """Raise unless this text names an executor."""
+    """Raise ValueError unless this is the name of an executor: see ACCEPTED_NAMES."""
     kind, _, count = name.partition(":")
     if kind == "processes" and ((count.isdecimal() and int(count) > 0) or name == kind):
         return
@@ -412,8 +412,8 @@ def check_name(name: str) -> None:
 
 
 @contextmanager
-def named(name: str) -> Iterator[object]:
-    """Yield the executor that a text names, and end it afterwards."""
+def open_executor(name: str) -> Iterator[object]:
+    """Yield the executor with this name, such as "processes:4", and shut it down afterwards."""
     check_name(name)
     kind, _, count = name.partition(":")
     if kind == "processes":

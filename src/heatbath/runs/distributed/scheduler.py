@@ -107,7 +107,7 @@ class UnfinishedChains(NamedTuple):
 
 
 class BlockScheduler:
-    """Computes a plan in blocks: AHEAD for each worker wait or are under way, the others are not cut yet.
+    """A plan that is computed in blocks, of which a few for each worker wait or are under way at a time.
 
     No block takes much longer than `seconds`: if it is not done by then, the worker returns what it has, and
     the chains continue as another block.
@@ -128,7 +128,7 @@ class BlockScheduler:
             self._means.add(about)
 
     def run(self, progress: Callable[[Progress], None] | None) -> None:
-        """Compute all blocks that are missing; whatever ends this, no task stays behind."""
+        """Compute all blocks that are missing; on an error or Ctrl-C, all tasks are cancelled."""
         begin, work = time.perf_counter(), self.store.work
         with deferred_interrupts() as interrupted:  # so that every task that was submitted is known
             content = self.pool.share(self.shared)

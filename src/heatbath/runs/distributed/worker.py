@@ -65,18 +65,18 @@ def compute(
     content
         The pieces of the plan by their checksums, as in `SharedPlan`, or functions that fetch them.
     is_wanted
-        A function that is called now and then, and says whether somebody still waits for the block.
+        A function that is called now and then, and returns False once the task is cancelled.
 
     Raises
     ------
     AbandonedError
-        If nobody waits any more, or the worker is interrupted.
+        If the task is cancelled, or the worker is interrupted.
     """
     name = f"chains {task.first} to {task.stop - 1}"
 
     def check_wanted(_: Progress | None = None) -> None:
         if is_wanted is not None and not is_wanted():
-            raise AbandonedError(f"{name}: nobody waits for them any more")
+            raise AbandonedError(f"{name}: the task was cancelled")
 
     check_wanted()
     plan, chains = _plan_of_task(task, content), range(task.first, task.stop)
@@ -127,7 +127,7 @@ def machine(plan: Plan, modules: Sequence[str]) -> dict[str, str]:
 def vector_instructions() -> str:
     """Return the names of the instructions for vectors that this processor has.
 
-    With others, NumPy takes other code for exponentials and the like, which rounds otherwise.
+    With different ones, NumPy computes exponentials and the like by other code, which rounds differently.
     """
     try:
         features = llvmlite.binding.get_host_cpu_features()
@@ -154,7 +154,7 @@ def hash_files(paths: Iterable[Path]) -> str:
 
 
 def _plan_of_task(task: Task, content: Mapping[str, Content]) -> Plan:
-    """Return the plan of a task, which a process reads once; its data are taken from a plan that has them."""
+    """Return the plan of a task, from the cache if this process has it or another plan with its data."""
     with cache_lock:
         if task.digest in cached_plans:
             cached_plans.move_to_end(task.digest)
