@@ -6,9 +6,9 @@ the same versions. If these differ, a warning says so (`DifferentBitsWarning`), 
 heatbath has computed is refused.
 
 A block is a sealed NetCDF file: it is written completely or not at all, with a checksum, even if a process is
-killed. So a folder of blocks is a run that can be larger than memory. (One file with an unlimited dimension
-has a single writer, and is lost with it. Of many arrays in pieces, as Zarr has them, a killed writer leaves some
-new and some old, and nothing shows which.)
+killed. So a folder of blocks is a run that can be larger than memory. (A single file with an unlimited
+dimension has one writer, and is lost with it. If a writer of many arrays in pieces, such as Zarr's, is killed,
+some pieces are new and some old, and nothing shows which.)
 """
 
 from __future__ import annotations

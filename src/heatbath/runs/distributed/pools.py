@@ -144,10 +144,11 @@ class ThreadPool(Pool):
 class ProcessPool(Pool):
     """Workers that are processes on this computer, and exchange files with it.
 
-    Each process reads the pieces of a plan once. A file exists until the tasks are cancelled. Blocks come
-    back in files, since a process that is killed while it sends megabytes through the pipe that all of them share
-    leaves a part of them there, and `concurrent.futures` waits for the rest for ever; the name of a file is
-    sent completely or not at all.
+    Each process reads the pieces of a plan once. A file exists until the tasks are cancelled.
+
+    Blocks come back in files. If a process were killed while it sends megabytes through the pipe that all
+    processes share, a part would stay in the pipe, and `concurrent.futures` would wait for the rest for ever;
+    the name of a file is sent completely or not at all.
     """
 
     def __init__(self, executor: Any) -> None:
