@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from heatbath._internal.checks import POSITIVE, real, whole
 from heatbath.datasets import Problem
-from heatbath.datasets.problem import Floats, numbers
-from heatbath.engine.batches import tabulate
+from heatbath.datasets.problem import Floats
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.layouts import Wide
 from heatbath.engine.loop import ChainState
@@ -33,6 +32,7 @@ from heatbath.runs import grid
 from heatbath.runs.continuation import change_plan
 from heatbath.runs.dataset import EnsembleGroup, gather
 from heatbath.runs.plan import Batch, Plan, RunSettings, make_plan
+from heatbath.runs.predictions import standardised_inputs
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import (
     descend,
@@ -40,6 +40,7 @@ from heatbath.runs.simulation import (
     make_descent,
     make_ensemble,
     start_of,
+    test_table,
     training_table,
 )
 
@@ -156,13 +157,11 @@ class LiveRun:
             problem, network, partition, 1, batch, chains, settings, call="train"
         )  # of one step, until `plan` knows how many there are
         self._table = training_table(plan)
-        self._test_table = tabulate(
-            problem.X_test, problem.Y_test, np.dtype(plan.dtype), problem.relative_weights("test")
-        )
+        self._test_table = test_table(plan)
         self._threads, self._chains = threads, np.arange(plan.chains)
         self._records: list[_Record] = []
         self._seconds_per_step = 0.0
-        self._inputs = np.empty((0, plan.problem.inputs))  # those that were looked at last
+        self._inputs = np.empty((0, plan.problem.inputs))  # standardised, those that were looked at last
         self._inputs_table = inputs_table(self._inputs, plan)
         self._ensemble = self._make_ensemble(None, partition)
         self._saved: deque[_SavedState] = deque([self._state()], SAVED_STATES)
@@ -451,14 +450,9 @@ class LiveRun:
 
     def _set_inputs(self, X: ArrayLike) -> None:
         """Set the inputs that are looked at, unless they are the same as before."""
-        raw, problem = np.atleast_2d(numbers("X", X, (1, 2))), self._plan.problem
-        if raw.shape[1] != problem.inputs:
-            raise ValueError(
-                f"X must be (examples, {problem.inputs} features), got an array of shape {np.shape(X)}"
-            )
-        if not np.array_equal(raw, self._inputs):
-            self._inputs = raw.copy()
-            self._inputs_table = inputs_table((raw - problem.shift) / problem.scale, self._plan)
+        x = standardised_inputs(self._plan.problem, X)
+        if not np.array_equal(x, self._inputs):
+            self._inputs, self._inputs_table = x, inputs_table(x, self._plan)
 
     @np.errstate(over="ignore", invalid="ignore")  # in chains that diverge
     def _configurational(self) -> dict[str, Floats]:

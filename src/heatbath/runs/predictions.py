@@ -16,6 +16,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath._internal.checks import whole
+from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, numbers
 from heatbath.prediction import Calibration, Mixture, Prediction
 from heatbath.prediction.calibration import MOST_LEVERAGE, left_out, leverages
@@ -45,16 +46,9 @@ def predict_together(run: Run, X: ArrayLike, over: Networks, latest: int | None)
     latest
         The number of latest samples of each chain; None for all.
     """
-    parameters = kept_samples(run) if over == "samples" else run.data["theta"]
-    first = _first_sample(latest)
-    variances = noise_variances(run, over)
-    return average_networks(
-        run.plan.likelihood,
-        run.network,
-        _of_living_chains(run, parameters, first),
-        standardised_inputs(run, X),
-        None if variances is None else _of_living_chains(run, variances, first),
-    )
+    thetas, variances = _living_networks(run, over, latest)
+    x = standardised_inputs(run.problem, X)
+    return average_networks(run.plan.likelihood, run.network, thetas, x, variances)
 
 
 def predict_over_steps(run: Run) -> Prediction[Floats]:
@@ -78,16 +72,11 @@ def predictive_law(run: Run, X: ArrayLike, latest: int | None) -> Mixture:
     chains as they are now.
     """
     over: Networks = "samples" if "samples" in run.data or latest is not None else "chains"
-    parameters = kept_samples(run) if over == "samples" else run.data["theta"]
-    first = _first_sample(latest)
-    variances = noise_variances(run, over)
+    thetas, variances = _living_networks(run, over, latest)
     law = laws(
-        run.plan.likelihood,
-        run.network,
-        np.array(list(_of_living_chains(run, parameters, first))),
-        standardised_inputs(run, X),
-        None if variances is None else np.array(list(_of_living_chains(run, variances, first))),
-    )
+        run.plan.likelihood, run.network, np.array(list(thetas)), standardised_inputs(run.problem, X),
+        None if variances is None else np.array(list(variances)),
+    )  # fmt: skip
     assert isinstance(law, Mixture)
     return law
 
@@ -123,7 +112,7 @@ def calibrate(run: Run, latest: int | None) -> Calibration:
 def network_outputs(run: Run, X: ArrayLike, samples: bool) -> NDArray[np.float64]:
     """Return the outputs of every network at X, (chains, examples, outputs), or with samples after chains."""
     theta = kept_samples(run).values if samples else run.theta
-    x, likelihood = standardised_inputs(run, X), run.plan.likelihood
+    x, likelihood = standardised_inputs(run.problem, X), run.plan.likelihood
     count = likelihood.outputs
     outputs = np.empty((*theta.shape[:-1], len(x), count))
     for network in np.ndindex(theta.shape[:-1]):  # one network at a time, to need little memory
@@ -158,9 +147,8 @@ def kept_samples(run: Run) -> xr.DataArray:
     return run.data["samples"]
 
 
-def standardised_inputs(run: Run, X: ArrayLike) -> Floats:
-    """Return standardised inputs; X may be a data frame of raw cells if the run's problem has an encoder."""
-    problem = run.problem
+def standardised_inputs(problem: Problem, X: ArrayLike) -> Floats:
+    """Return standardised inputs; X may be a data frame of raw cells if the problem has an encoder."""
     if problem.encoder is not None and isinstance(X, pd.DataFrame):
         X = problem.encoder.transform(X)
     raw = np.atleast_2d(numbers("X", X, (1, 2)))
@@ -201,9 +189,18 @@ def _mean_noise(run: Run) -> NDArray[np.float64] | None:
     return run.plan.likelihood.in_units(mean)
 
 
-def _first_sample(latest: int | None) -> int:
-    """Return the index of the first of the `latest` samples, counted from the end; 0 for all."""
-    return 0 if latest is None else -whole("latest", latest, low=1)
+def _living_networks(
+    run: Run, over: Networks, latest: int | None
+) -> tuple[Iterator[NDArray[Any]], Iterator[NDArray[Any]] | None]:
+    """Return the parameters of all networks, and the variances of the targets around each if there are any.
+
+    The arguments are those of `predict_together`; networks of chains that diverged are left out.
+    """
+    first = 0 if latest is None else -whole("latest", latest, low=1)
+    parameters = kept_samples(run) if over == "samples" else run.data["theta"]
+    variances = noise_variances(run, over)
+    of_networks = None if variances is None else _of_living_chains(run, variances, first)
+    return _of_living_chains(run, parameters, first), of_networks
 
 
 def _of_living_chains(run: Run, values: xr.DataArray | NDArray[Any], first: int) -> Iterator[NDArray[Any]]:

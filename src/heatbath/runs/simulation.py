@@ -102,7 +102,7 @@ class Simulation:
         self._uses_blas = uses_blas(plan)
         layout = layout_of_blocks(plan) if self._is_block else None
         table = training_table(plan)
-        tables = _test_table(plan), _average_table(plan)
+        tables = test_table(plan), _average_table(plan)
         self.groups: list[EnsembleGroup] = []
         for group in _group_chains(plan, self.chains):
             theta = start_of(plan, group.chains)
@@ -274,7 +274,7 @@ def training_table(plan: Plan) -> DataTable:
     return tabulate(problem.X_train, problem.Y_train, np.dtype(plan.dtype), problem.relative_weights("train"))
 
 
-def _test_table(plan: Plan) -> DataTable:
+def test_table(plan: Plan) -> DataTable:
     """Return the test examples as the engine takes them."""
     problem = plan.problem
     return tabulate(problem.X_test, problem.Y_test, np.dtype(plan.dtype), problem.relative_weights("test"))

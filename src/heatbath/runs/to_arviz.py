@@ -160,7 +160,7 @@ def samples_of_run(run: Run, X: ArrayLike | None, latest: int | None) -> Network
     chosen = slice(None if latest is None else -whole("latest", latest, low=1), None)
     theta, variances = kept_samples(run)[alive, chosen], noise_variances(run, "samples")
     if X is not None:
-        points = standardised_inputs(run, X)
+        points = standardised_inputs(problem, X)
     else:
         points = problem.X_test[draw] if problem.X_test.size else problem.X_train[draw]
     y = problem.Y_train[draw]

@@ -7,7 +7,7 @@ heatbath has computed is refused.
 
 A block is a sealed NetCDF file: it is written completely or not at all, with a checksum, even if a process is
 killed. So a folder of blocks is a run that can be larger than memory. (A single file with an unlimited
-dimension has one writer, and is lost with it. If a writer of many arrays in pieces, such as Zarr's, is killed,
+dimension has one writer, and is lost with it. If a writer of arrays in pieces, such as Zarr, is killed,
 some pieces are new and some old, and nothing shows which.)
 """
 
