@@ -9,9 +9,8 @@ import pytest
 import heatbath as hb
 from heatbath.cli.plans import prepare_run
 from heatbath.cli.settings import merge_settings
-from heatbath.runs.continuation import change_plan, extend_plan, plan_differences, sample_again
+from heatbath.runs.continuation import plan_differences
 from heatbath.runs.plan import BATCH, Plan, RunSettings, make_plan
-from heatbath.runs.record_steps import spread_samples
 from tests.runs import SMALL, SPIRALS
 
 
@@ -65,50 +64,6 @@ def test_chains_is_how_many_there_are_for_each_point_and_total_is_all_of_them():
     assert (make_plan(SPIRALS, SMALL, hb.LOL(), 3, chains=5).total) == 5
     assert make_plan(SPIRALS, SMALL, grid, 3, chains=5).total == 30
     assert make_plan(SPIRALS, SMALL, {"a": hb.LOL(), "b": hb.AdLaLa()}, 3, chains=5).total == 10
-
-
-# Samples
-
-
-@pytest.mark.parametrize(
-    ("given", "burn_in", "thin"),
-    [
-        ({"samples": 10}, 0, 12),
-        ({"samples": 9}, 3, 13),  # 13 does not divide 120: the burn-in grows
-        ({"samples": 10, "burn_in": 20}, 20, 10),
-        ({"samples": 10, "burn_in": 25}, 30, 9),
-        ({"samples": 10, "thin": 2}, 100, 2),  # the last ones
-        ({"samples": 12, "burn_in": 60, "thin": 5}, 60, 5),
-        ({"samples": 120}, 0, 1),
-    ],
-)
-def test_two_of_samples_burn_in_and_thin_decide_the_third(given, burn_in, thin):
-    known = {"samples": None, "burn_in": None, "thin": None} | given
-    assert spread_samples(120, **known) == (burn_in, thin)
-    run = short(**given)
-    expected = [burn_in + thin * (i + 1) for i in range(given["samples"])]
-    assert run.data["sample_step"].values.tolist() == expected
-    assert expected[-1] == 120
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"samples": 121},
-        {"samples": 0},
-        {"samples": 100, "burn_in": 50},
-        {"samples": 100, "thin": 2},
-        {"samples": 10, "burn_in": 20, "thin": 5},  # there would be 20
-        {"samples": 10, "burn_in": -1},
-        {"samples": 5, "burn_in": 120},
-        {"burn_in": 20},
-        {"thin": 2},
-        {"samples": 10, "thin": 0},
-    ],
-)
-def test_samples_that_cannot_be_had_are_refused(given):
-    with pytest.raises(ValueError, match=r"samples|burn_in|thin"):
-        short(**given)
 
 
 # Bad input
@@ -222,63 +177,7 @@ def test_a_number_of_records_that_cannot_be_listed_is_refused():
         make_plan(SPIRALS, SMALL, hb.LOL(), 10**12, record=10**12)
 
 
-def test_other_examples_must_be_of_the_kind_that_the_chains_know():
-    run = hb.train(SPIRALS, SMALL, hb.LOL(), 10)
-    moved = run.on_other_examples(hb.datasets.rings(n_train=20, n_test=5), 9, samples=3, thin=2).plan
-    assert (moved.batch, moved.burn_in, moved.thin, moved.records) == (20, 13, 2, run.plan.records)
-    X = np.zeros((9, 3))
-    for other, wrong in (
-        (hb.datasets.from_arrays(X, np.arange(9) % 2), "inputs they have, 2"),
-        (hb.datasets.from_arrays(X[:, :2], np.arange(9.0)), "task they have, binary"),
-    ):
-        with pytest.raises(ValueError, match=f"the chains continue with the {wrong}; got Problem"):
-            run.on_other_examples(other, 9, samples=3, thin=2)
-    with pytest.raises(TypeError, match="problem must be a Problem, got 3"):
-        run.on_other_examples(3, 9, samples=3, thin=2)
-
-
-def test_a_run_that_is_sampled_again_keeps_its_state_and_its_latest_records(monkeypatch):
-    monkeypatch.setattr("heatbath.runs.continuation.MOST_RECORDS", 4)
-    run = short(samples=5, average=SPIRALS.X_test[0], record=10)
-    fresh = sample_again(run, 40, 8, 5)
-    np.testing.assert_array_equal(fresh.theta, run.theta)
-    assert fresh.plan.records == run.plan.records[-4:] == tuple(fresh.data["step"].values)
-    assert fresh.data.sizes["sample"] == 0
-    assert not fresh.data["average"].values.any()
-    longer = fresh.resume(40)
-    assert longer.data["sample_step"].values.tolist() == list(range(125, 161, 5))
-    np.testing.assert_array_equal(longer.theta, run.resume(40).theta)
-
-
 # Plans as values
-
-
-def test_what_differs_between_two_plans_is_named():
-    def plan(seed=0, partition=None, **options):
-        return make_plan(SPIRALS, SMALL, partition or hb.LOL(), 10, seed=seed, record=2, **options)
-
-    assert plan_differences(plan(), plan()) == []
-    assert plan_differences(plan(), plan(seed=1, partition=hb.LOL(h=0.2))) == ["partition", "seed"]
-    assert plan_differences(plan(), plan(start=np.zeros(81), shuffled=True)) == ["shuffled", "start"]
-    other = make_plan(hb.datasets.rings(n_train=200, n_test=9), SMALL, hb.LOL(), 10, record=2)
-    assert plan_differences(plan(), other) == ["problem"]
-    later = extend_plan(plan(), 10, 10)
-    assert plan_differences(plan(), later) == ["steps", "records", "losses"]
-    assert plan_differences(plan(), later, until=10) == []
-    changed = change_plan(plan(), hb.LOL(h=0.3), 5)
-    assert plan_differences(plan(), changed, until=5) == []
-    assert plan_differences(plan(), changed, until=6) == ["partition"]
-
-
-@pytest.mark.parametrize(
-    ("word", "rotated", "step"), [("BAOAB", True, 5), ("ABOBA", True, 6), ("ABOBA", False, 5)]
-)
-def test_a_change_comes_with_the_next_step_of_a_word_to_begin(word, rotated, step):
-    """Where θ is seen at the kick, in the middle of a word, that step is ended as it began."""
-    before, after = (hb.Partition(hb.Langevin(0.5, tau, word), 0.1) for tau in (1e-3, 1e-2))
-    plan = make_plan(SPIRALS, SMALL, before, 10, record=2, rotated=rotated)
-    changed = hb.Langevin(0.5, hb.schedules.Piecewise([1e-3, 1e-2], [step]), word)
-    assert change_plan(plan, after, 5).partition == hb.Partition(changed, 0.1)
 
 
 def test_a_plan_survives_the_way_to_plain_values_and_back():
