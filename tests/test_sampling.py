@@ -19,13 +19,13 @@ GRID = np.linspace(-12, 12, 100_001)
 
 
 def expected(function, U, tau):
-    """The mean of a function of one coordinate in the law exp(-U/τ), by quadrature."""
+    """Return the mean of a function of one coordinate in the law exp(-U/τ), by quadrature."""
     weight = np.exp(-U(GRID) / tau)
     return np.sum(function(GRID) * weight) / np.sum(weight)
 
 
 def score(values, mean):
-    """By how many standard errors a mean over chains is off."""
+    """Return by how many standard errors a mean over chains is off."""
     means = values.reshape(len(values), -1).mean(axis=1)
     return abs(means.mean() - mean) / (means.std(ddof=1) / np.sqrt(len(means)))
 
@@ -165,7 +165,7 @@ def test_a_density_that_ends_somewhere_is_sampled_within_its_bounds():
 
 
 def reference(partition, steps, seed=7, chains=3):
-    """θ after every step, (chain, step, dimension)."""
+    """Return θ after every step, (chain, step, dimension)."""
     chain = hb.Reference(
         lambda theta, batch: -Normal.gradient(theta), np.zeros((chains, 3)), partition,
         rotated=False, momenta="thermal", seed=seed,

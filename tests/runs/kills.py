@@ -25,17 +25,17 @@ PROBLEM = hb.datasets.spirals(n_train=200, n_test=100)
 METHODS = {"AdLaLa": hb.AdLaLa(), "Adam": hb.Partition(hb.Adam(), 0.005)}
 
 
-def whole(checkpoint=None, every=0.0):
-    """The run, undisturbed; one thread, since it is called in forked processes."""
+def full_run(checkpoint=None, every=0.0):
+    """Return the undisturbed run, on one thread, since forked processes call this."""
     return hb.compare(
         PROBLEM, hb.MLP((20,)), METHODS, 10_000, 20, chains=2, threads=1, record=range(0, 10_001, 1000),
         losses_every=3, samples=20, average=PROBLEM.X_test[0], checkpoint=checkpoint, every=every,
     )  # fmt: skip
 
 
-def work_on(path):
+def start_or_continue(path):
     """Start the run, or continue it."""
-    run = hb.load(path) if path.exists() else whole(path)
+    run = hb.load(path) if path.exists() else full_run(path)
     run.finished or run.resume(checkpoint=path, every=0.0)
 
 
@@ -43,12 +43,12 @@ def kill_early(path, chance, midway):
     """Kill the run at a checkpoint after its start: 1, 5, 21, 85 steps, on any machine."""
     last = chance.randint(3, 6)
     numbers = count(1)
-    assert dies_at(lambda: work_on(path), lambda _: next(numbers) == last, midway)
+    assert dies_at(lambda: start_or_continue(path), lambda _: next(numbers) == last, midway)
 
 
 def kill_any_time(path, seconds, chance):
-    """Kill the run after a part of its usual time, if it has not ended: was it writing?"""
-    child = forked(lambda: work_on(path))
+    """Kill the run after a part of its usual time, and return True if it was writing then."""
+    child = forked(lambda: start_or_continue(path))
     time.sleep(chance.uniform(0.0, seconds))
     part = path.with_name(f".{path.name}.{child}.part")
     if chance.random() < 0.5:
@@ -61,12 +61,12 @@ def kill_any_time(path, seconds, chance):
 
 
 def kill_and_resume(runs, seed=0):
-    """So many runs: how often they were killed while writing, and which did not end as they should."""
+    """Kill and resume a number of runs, and report how often and which did not end as they should."""
     chance = random.Random(seed)
-    undisturbed = whole()
+    undisturbed = full_run()
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
-        whole(Path(folder) / "timed.nc")
+        full_run(Path(folder) / "timed.nc")
         seconds = time.perf_counter() - begin
         writing, wrong, steps = 0, [], []
         for number in range(runs):
@@ -76,7 +76,7 @@ def kill_and_resume(runs, seed=0):
             writing += any(hits) or number % 2 == 0
             steps.append(hb.load(path).step if path.exists() else 0)
             again = hb.load(path) if number % 2 and path.exists() else None
-            run = whole(path) if again is None else again if again.finished else again.resume()
+            run = full_run(path) if again is None else again if again.finished else again.resume()
             wrong += [(number, differences(run, undisturbed))] if differences(run, undisturbed) else []
     return {"runs": runs, "while writing": writing, "wrong": wrong, "resumed at": steps}
 

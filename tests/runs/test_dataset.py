@@ -50,13 +50,13 @@ def test_running_averages_are_means_and_variances_over_the_samples(problem, dtyp
     X = np.random.default_rng(2).standard_normal((300, 2))  # more than one chunk of the compiled code
     options = {"samples": 30, "burn_in": 30, "average": X, "dtype": dtype, "chains": 3, "seed": 1}
     run = hb.train(problem, SMALL, hb.AdLaLa(), 120, 10, **options)
-    said = run.outputs(X, samples=True)
-    assert said.shape == (3, 30, 300, problem.outputs)
+    outputs = run.outputs(X, samples=True)
+    assert outputs.shape == (3, 30, 300, problem.outputs)
     tolerance = {"rtol": 1e-10} if dtype == "float64" else {"rtol": 1e-4, "atol": 1e-6}
-    np.testing.assert_allclose(run.averages()["mean"], said.mean(axis=1), **tolerance)
-    np.testing.assert_allclose(run.averages()["variance"], said.var(axis=1), **tolerance)
-    np.testing.assert_array_equal(said[:, -1], run.outputs(X))
-    wrong = said[:, 1:].mean(axis=1)  # one sample too few would be seen
+    np.testing.assert_allclose(run.averages()["mean"], outputs.mean(axis=1), **tolerance)
+    np.testing.assert_allclose(run.averages()["variance"], outputs.var(axis=1), **tolerance)
+    np.testing.assert_array_equal(outputs[:, -1], run.outputs(X))
+    wrong = outputs[:, 1:].mean(axis=1)  # one sample too few would be seen
     assert not np.allclose(run.averages()["mean"], wrong, **tolerance)
 
 
@@ -64,9 +64,9 @@ def test_averages_over_the_last_steps_keep_nothing():
     run = short(average=X, burn_in=110, record=range(121), weights=True, losses_every=200)
     assert "samples" not in run.data
     last = run.weights().values[:, 111:]
-    said = [[SPIRALS.decode(SMALL.forward(theta, X, 1)) for theta in chain] for chain in last]
-    np.testing.assert_allclose(run.averages()["mean"], np.mean(said, axis=1), rtol=1e-5)
-    np.testing.assert_allclose(run.averages()["variance"], np.var(said, axis=1), rtol=1e-3, atol=1e-9)
+    outputs = [[SPIRALS.decode(SMALL.forward(theta, X, 1)) for theta in chain] for chain in last]
+    np.testing.assert_allclose(run.averages()["mean"], np.mean(outputs, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(run.averages()["variance"], np.var(outputs, axis=1), rtol=1e-3, atol=1e-9)
 
 
 def test_samples_and_averages_continue_after_a_resume_as_if_it_had_never_stopped():

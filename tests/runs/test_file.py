@@ -235,7 +235,7 @@ def test_bytes_after_the_end_are_noticed(saved):
 
 
 def sealed(path, **attributes):
-    """A file with a right seal and these attributes."""
+    """Return the bytes of a file with a valid seal and these attributes."""
     file.write(path, small_run().to_xarray().assign_attrs(attributes))
     return path
 
@@ -252,12 +252,12 @@ def test_the_error_for_a_foreign_file_names_it(tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
     (tmp_path / "empty.nc").write_bytes(b"")
     xr.Dataset({"a": ("x", [1, 2])}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
-    for name, told in (
+    for name, message in (
         ("a.csv", "is not a run file"),
         ("empty.nc", "is not a run file"),
         ("other.nc", "damaged"),
     ):
-        with pytest.raises(ValueError, match=f"{name} .*{told}"):
+        with pytest.raises(ValueError, match=f"{name} .*{message}"):
             hb.load(tmp_path / name)
     with pytest.raises(FileNotFoundError, match=r"none.nc cannot be read: No such file"):
         hb.load(tmp_path / "none.nc")
@@ -272,7 +272,7 @@ def change(settings, *path, value):
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "message"),
     [
         (("problem", "recipe", "name"), "os.system", "there is no problem 'os.system'"),
         (("problem", "recipe", "turns"), 3.0, "makes other data than the run had"),
@@ -290,12 +290,12 @@ def change(settings, *path, value):
         (("weights",), "yes", "weights must be True or False"),
     ],
 )
-def test_settings_that_were_tampered_with_are_refused(path, value, told, tmp_path):
+def test_settings_that_were_tampered_with_are_refused(path, value, message, tmp_path):
     packed = small_run().to_xarray()
     settings = json.loads(packed.attrs["settings"])
     change(settings, *path, value=value)
     file.write(tmp_path / "run.nc", packed.assign_attrs(settings=json.dumps(settings)))
-    with pytest.raises(ValueError, match=rf"run.nc is not a run that can be read: .*{told}|{told}"):
+    with pytest.raises(ValueError, match=rf"run.nc is not a run that can be read: .*{message}|{message}"):
         hb.load(tmp_path / "run.nc")
 
 

@@ -7,6 +7,6 @@ from tests.runs.kills import kill_and_resume
 
 @pytest.mark.slow
 def test_killed_runs_end_bit_for_bit_as_the_undisturbed_one():
-    told = kill_and_resume(4, seed=1)
-    assert told["wrong"] == []
-    assert min(told["resumed at"]) > 0
+    report = kill_and_resume(4, seed=1)
+    assert report["wrong"] == []
+    assert min(report["resumed at"]) > 0

@@ -45,8 +45,8 @@ def test_the_batch_may_be_all_examples():
     assert make_plan(SPIRALS, SMALL, hb.LOL(), 3, "all").batch == SPIRALS.X_train.shape[1]
     full = hb.train(SPIRALS, SMALL, sampling, 3, SPIRALS.X_train.shape[1], record=1)
     np.testing.assert_array_equal(hb.train(SPIRALS, SMALL, sampling, 3, "all", record=1).theta, full.theta)
-    said = {"problem": SPIRALS.recipe, "method": {"name": "lol"}, "training": {"batch": "all"}}
-    assert prepare_run("train", merge_settings({}, said, []))[0].batch == SPIRALS.X_train.shape[1]
+    settings = {"problem": SPIRALS.recipe, "method": {"name": "lol"}, "training": {"batch": "all"}}
+    assert prepare_run("train", merge_settings({}, settings, []))[0].batch == SPIRALS.X_train.shape[1]
     with pytest.raises(ValueError, match="batch must be a whole number, 'all', or None for 32; got 'half'"):
         make_plan(SPIRALS, SMALL, hb.LOL(), 3, "half")
 
@@ -108,7 +108,7 @@ def test_bad_input_is_refused_before_anything_runs(options, message):
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (
             lambda: hb.sweep(SPIRALS, SMALL, hb.LOL(), 10, 20),
@@ -153,8 +153,8 @@ def test_bad_input_is_refused_before_anything_runs(options, message):
         ),
     ],
 )
-def test_arguments_that_are_no_sweep_or_comparison_are_refused(call, told):
-    with pytest.raises((TypeError, ValueError), match=told):
+def test_arguments_that_are_no_sweep_or_comparison_are_refused(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
         call()
 
 

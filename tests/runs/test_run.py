@@ -144,24 +144,24 @@ def three_changes(word):
     run = run.resume(40, partition(0.05, 1e-4, 0.1), record=2)
     run = run.resume(40, partition(0.05, 1e-3, float("inf")), record=2)
     late = 1 if word == "ABOBA" else 0
-    told = partition(
+    planned_partition = partition(
         Piecewise([0.1, 0.05, 0.2], [40 + late, 120 + late]),
         Piecewise([1e-4, 1e-3, Linear(1e-3, 0.0, 160)], [80 + late, 120 + late]),
         Piecewise([0.1, float("inf"), 2.0], [80 + late, 120 + late]),
     )
-    return run.resume(40, partition(0.2, Linear(1e-3, 0.0, 160), 2.0), record=2), told
+    return run.resume(40, partition(0.2, Linear(1e-3, 0.0, 160), 2.0), record=2), planned_partition
 
 
 @pytest.mark.parametrize("word", ["BAOAB", "OBABO", "ABOBA"])
 def test_a_history_with_three_changes_is_replayed_from_its_file_alone(word, tmp_path):
-    run, told = three_changes(word)
-    assert run.partition == told
+    run, planned_partition = three_changes(word)
+    assert run.partition == planned_partition
     run.save(tmp_path / "run.nc")
     loaded = hb.load(tmp_path / "run.nc")
-    assert loaded.partition == told
+    assert loaded.partition == planned_partition
     assert differences(loaded, run) == []
     assert differences(loaded.replay(threads=1), run) == []
-    assert differences(short(told), run) == []
+    assert differences(short(planned_partition), run) == []
     unchanged = short(hb.Partition(dict(loaded.partition.methods), 0.1))
     assert not same_bits(unchanged, run)
 
@@ -193,7 +193,7 @@ def test_changes_that_meet_are_joined():
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "message"),
     [
         (hb.LOL(), hb.AdLaLa(), "part 'hidden' continues as Langevin, got AdaptiveLangevin"),
         (hb.LOL(), hb.Partition(hb.Langevin(1.0, 0.1), 0.1), "a run continues with the parts it has"),
@@ -216,8 +216,8 @@ def test_changes_that_meet_are_joined():
         ),
     ],
 )
-def test_what_is_more_than_a_change_of_coefficients_is_refused(before, after, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_is_more_than_a_change_of_coefficients_is_refused(before, after, message):
+    with pytest.raises(ValueError, match=message):
         change_coefficients(before, after, 50)
 
 

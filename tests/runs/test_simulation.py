@@ -171,9 +171,9 @@ def test_ctrl_c_from_outside_ends_a_script_in_order(tmp_path):
     code = f"""
 import warnings, heatbath as hb
 problem = hb.datasets.spirals(n_train=200, n_test=100)
-told = lambda now: print(now.step, flush=True)
+show = lambda progress: print(progress.step, flush=True)
 path = {str(path)!r}
-run = hb.train(problem, hb.MLP((20,)), hb.AdLaLa(), 10**9, 20, progress=told, checkpoint=path, every=3600)
+run = hb.train(problem, hb.MLP((20,)), hb.AdLaLa(), 10**9, 20, progress=show, checkpoint=path, every=3600)
 print("stopped", run.step)
 """
     with subprocess.Popen(

@@ -28,7 +28,7 @@ BEFORE = arviz.__version__ < "1"
 
 
 def posterior(tau, **options):
-    """Samples of a law at temperature τ with a standard normal prior if that is 1/n."""
+    """Return samples of a law at temperature τ, which has a standard normal prior if τ is 1/n."""
     partition = hb.Partition(hb.Langevin(1.0, tau, weight_decay=tau), 0.2)
     settings = {"chains": 4, "samples": 200, "record": 10, "seed": 3} | options
     return hb.train(SPIRALS, SMALL, partition, 40_000, 50, burn_in=20_000, **settings)
@@ -155,11 +155,11 @@ def test_the_likelihood_is_that_of_the_training_examples_in_the_users_units(two)
     data = two.to_arviz()
     assert names(data) == ALL | PRIORS
     np.testing.assert_allclose(data.observed_data["y"], Y, rtol=1e-12)
-    said, sigma = two.outputs(X, samples=True), data.posterior["sigma"].values
+    means, sigma = two.outputs(X, samples=True), data.posterior["sigma"].values
     np.testing.assert_allclose(
         sigma, np.sqrt(two.data["sample_noise"].values) * two.problem.target_scale, rtol=1e-12
     )
-    expected = stats.norm(said, sigma[:, :, None]).logpdf(Y).sum(axis=-1)
+    expected = stats.norm(means, sigma[:, :, None]).logpdf(Y).sum(axis=-1)
     assert data.log_likelihood["y"].dims == ("chain", "draw", "example")
     np.testing.assert_allclose(data.log_likelihood["y"], expected, rtol=1e-9)
     assert data.posterior["target"].values.tolist() == list(two.problem.targets)
@@ -196,7 +196,7 @@ def test_the_prior_is_that_of_the_posterior_at_any_temperature(noise):
     theta = data.prior["theta"].values[0]
     for deviation, own in ((0.5, theta[:, :16]), (2.0, theta[:, 16:])):
         assert stats.kstest(own.ravel() / deviation, "norm").pvalue > 1e-3
-    said = run.problem.decode(np.array([run.network.forward(t, run.problem.X_train[0], 2) for t in theta]))
+    means = run.problem.decode(np.array([run.network.forward(t, run.problem.X_train[0], 2) for t in theta]))
     if noise == "sampled":
         sigma = data.prior["sigma"].values[0]
         for k, variance in enumerate(spread(run.problem)):
@@ -206,7 +206,7 @@ def test_the_prior_is_that_of_the_posterior_at_any_temperature(noise):
         assert "sigma" not in data.prior
         assert "sigma" not in data.posterior
         sigma = np.tile(noise, (len(theta), 1))
-    z = (data.prior_predictive["y"].values[0] - said) / sigma[:, None]
+    z = (data.prior_predictive["y"].values[0] - means) / sigma[:, None]
     assert stats.kstest(z.ravel(), "norm").pvalue > 1e-3
 
 
@@ -247,15 +247,17 @@ def test_classes_are_drawn_with_their_probabilities():
 
 
 def raw(run, thetas, x):
-    """What networks say of examples, as the definition has it: values in the user's units, logarithms of
-    rates, or values and the standard deviations around them; (networks, examples) of each."""
+    """Return what networks predict for examples, by the definition, (networks, examples) each.
+
+    Values in the user's units or logarithms of rates, and the standard deviations around values.
+    """
     outputs = np.array([run.network.forward(theta, x, run.plan.likelihood.outputs) for theta in thetas])
     scale, shift = run.problem.target_scale, run.problem.target_shift
     return outputs[..., 0] * scale + shift, np.exp(outputs[..., -1] / 2) * scale
 
 
 def shares_of(law, y):
-    """Numbers that are uniform if y is of this law; of counts by a random number between the two steps."""
+    """Return numbers that are uniform if y is of this law; for counts, randomised between the two steps."""
     if not isinstance(law.dist, stats.rv_discrete):
         return law.cdf(y).ravel()
     return (law.cdf(y) - law.pmf(y) * np.random.default_rng(5).random(y.shape)).ravel()

@@ -48,7 +48,7 @@ def into(points, **options):
 
 
 def expected(seen):
-    """The points of a run without a limit in time, as the docstring has them."""
+    """Return the points that a tracker without a limit in time writes for this progress."""
     points, last = [], None
     for now in seen:
         values = {f"temperature/{part}": heat for part, heat in now.temperature.items()}
@@ -61,14 +61,14 @@ def expected(seen):
 
 
 def tracked(problem, tracker, **options):
-    """A run, and what its progress was."""
+    """Return a run that was tracked, and all of its progress."""
     seen = []
 
-    def progress(now):
-        seen.append(now)
-        tracker(now)
+    def record_and_track(progress):
+        seen.append(progress)
+        tracker(progress)
 
-    return train(problem, progress, **options), seen
+    return train(problem, record_and_track, **options), seen
 
 
 # What is written, and when
@@ -193,18 +193,19 @@ def test_blocks_of_an_executor_and_a_run_that_is_resumed_are_tracked(problem):
 
 
 @contextmanager
-def told():
-    """The warnings within, which are all of this kind and point to this file."""
+def tracker_warnings():
+    """Yield a list of the warnings in the context, which must all be UntrackedWarning at a line of this file."""
     messages = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield messages
-    assert {(one.category, Path(one.filename)) for one in caught} <= {(UntrackedWarning, Path(__file__))}
-    messages += [str(one.message) for one in caught]
+    origins = {(warning.category, Path(warning.filename)) for warning in caught}
+    assert origins <= {(UntrackedWarning, Path(__file__))}
+    messages += [str(warning.message) for warning in caught]
 
 
-def written(tracker):
-    """Once its thread has done what it could."""
+def wait_for_writes(tracker):
+    """Wait until the tracker's thread has written all it can."""
     tracker._thread.join()
 
 
@@ -216,11 +217,11 @@ def test_a_tracker_that_fails_for_a_while_gets_every_point_later_with_its_time()
             raise ConnectionError("no route")
         points.append((step, when))
 
-    with told() as messages, Tracker(log, every=0, name="MLflow") as tracker:
+    with tracker_warnings() as messages, Tracker(log, every=0, name="MLflow") as tracker:
         for step in range(1, 10):
             (down.set if 3 <= step < 7 else down.clear)()
             tracker(at(step))
-            written(tracker)
+            wait_for_writes(tracker)
     assert messages == ["MLflow cannot be written, and the run goes on: ConnectionError: no route"]
     assert [step for step, _ in points] == list(range(1, 10))
     assert [when for _, when in points] == sorted(when for _, when in points)
@@ -230,7 +231,7 @@ def test_a_tracker_that_is_gone_does_not_change_the_run_and_warns_of_what_is_mis
     def log(values, step, when):
         raise OSError(28, "No space left on device")
 
-    with told() as messages, Tracker(log, every=0) as tracker:
+    with tracker_warnings() as messages, Tracker(log, every=0) as tracker:
         run, seen = tracked(problem, tracker)
     xr.testing.assert_identical(run.data, train(problem).data)
     first, last = messages
@@ -260,10 +261,10 @@ def test_no_more_points_are_kept_than_memory_has_room_for(monkeypatch):
     def log(values, step, when):
         raise ConnectionError("gone")
 
-    with told() as messages, Tracker(log, every=0) as tracker:
+    with tracker_warnings() as messages, Tracker(log, every=0) as tracker:
         for step in range(1, 10):
             tracker(at(step))
-            written(tracker)
+            wait_for_writes(tracker)
         assert len(tracker._jobs) == 5
     assert messages[1:] == ["the tracker: 9 points or settings could not be written: ConnectionError: gone"]
 
@@ -274,7 +275,7 @@ def test_settings_that_are_refused_do_not_stand_in_the_way_of_points(problem):
     def refuse(values):
         raise ValueError("Changing param values is not allowed")
 
-    with told() as messages, into(points, settings=refuse, every=0) as tracker:
+    with tracker_warnings() as messages, into(points, settings=refuse, every=0) as tracker:
         run = train(problem, tracker)
         tracker.log_settings(run)
         run.resume(100, progress=tracker)
@@ -288,14 +289,16 @@ def test_settings_that_are_refused_do_not_stand_in_the_way_of_points(problem):
 
 
 def module(monkeypatch, name, **contents):
-    there = ModuleType(name)
-    vars(there).update(contents)
-    monkeypatch.setitem(sys.modules, name, there)
-    return there
+    """Put a module with these contents in place of the one with this name, and return it."""
+    stand_in = ModuleType(name)
+    vars(stand_in).update(contents)
+    monkeypatch.setitem(sys.modules, name, stand_in)
+    return stand_in
 
 
 @contextmanager
-def noted(ends, run):
+def recording_end(ends, run):
+    """Yield the run, and append to `ends` how the context ended."""
     try:
         yield run
     except BaseException as error:
@@ -366,7 +369,7 @@ def stand_in_for_mlflow(monkeypatch, points, settings, ends):
         monkeypatch,
         "mlflow",
         active_run=lambda: None,
-        start_run=lambda: noted(ends, run),
+        start_run=lambda: recording_end(ends, run),
         MlflowClient=Client,
     )
     module(monkeypatch, "mlflow.entities", Metric=Metric, Param=Param)
@@ -387,12 +390,12 @@ def stand_in_for_wandb(monkeypatch, points, settings, ends):
             points.append((values["step"], {name: values[name] for name in values.keys() - {"step"}}))
 
     run = Run()
-    return module(monkeypatch, "wandb", run=None, init=lambda: noted(ends, run)), "run", run
+    return module(monkeypatch, "wandb", run=None, init=lambda: recording_end(ends, run)), "run", run
 
 
 @pytest.fixture(params=NAMES)
 def package(request, monkeypatch, tmp_path):
-    """A tracker of the stand-in for a package, and what was written to it."""
+    """Make trackers of the stand-in for a package, and keep what was written to it."""
     points, settings, ends = [], {}, []
     stand_in = globals()[f"stand_in_for_{request.param}"]
     active = stand_in(monkeypatch, points, settings, ends)
@@ -505,7 +508,7 @@ def test_the_page_runs_with_stand_ins(monkeypatch, tmp_path):
     monkeypatch.setattr(mlflow, "active_run", lambda: active)
     mlflow.log_artifact = files.append
     run.log_artifact = lambda path, type: files.append(path)
-    wandb.init = lambda project: noted(ends, run)
+    wandb.init = lambda project: recording_end(ends, run)
     monkeypatch.chdir(tmp_path)
     shown = re.findall(
         r"^```py\n(.*?)^```", (ROOT / "docs" / "tracking.md").read_text(), re.DOTALL | re.MULTILINE
@@ -538,7 +541,7 @@ def test_the_example_for_torch_records_losses_and_temperatures(monkeypatch, tmp_
 
 
 def events(folder):
-    """The events of the one file in a folder."""
+    """Return the events of the single file in a folder."""
     from tensorboard.compat.proto.event_pb2 import Event
 
     (path,) = Path(folder).glob("*tfevents*")
@@ -587,7 +590,7 @@ def test_mlflow_itself_has_the_values(problem, tmp_path, monkeypatch):
 
 
 def history(folder):
-    """What was logged to the one run in a folder: chunks in blocks of 32 KiB, each with a checksum."""
+    """Return what was logged to the single run in a folder: chunks in blocks of 32 KiB with checksums."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     (path,) = Path(folder).rglob("*.wandb")

@@ -17,7 +17,7 @@ TEMPERED = hb.LaLa(h=0.1, gamma=1.0, tau=hb.schedules.SimulatedTempering([0.01, 
 
 
 def problem(task, inputs=3, **given):
-    """Random data, of which the first half is for the test, too."""
+    """Return a problem with random data, of which the first half is also the test set."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1, N, inputs))
     Y = rng.standard_normal((1, N, 2)) if task == "regression" else rng.integers(0, 2, (1, N, 1))
@@ -28,7 +28,7 @@ def problem(task, inputs=3, **given):
 
 
 def copied(given):
-    """Every example as often as it counts."""
+    """Return a problem with every example as often as it counts."""
     rows, tests = np.repeat(np.arange(N), COUNTS), np.repeat(np.arange(12), COUNTS[:12])
     arrays = {"X_train": rows, "Y_train": rows, "X_test": tests, "Y_test": tests}
     return replace(given, **{name: getattr(given, name)[:, places] for name, places in arrays.items()})

@@ -73,7 +73,7 @@ OUTSIDE = """
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory):
-    """A module that is not part of the package, where workers find it, too: they are started after it."""
+    """Make a module outside the package that workers find, too, as they are started after it."""
     folder = tmp_path_factory.mktemp("outside")
     (folder / "outside_methods.py").write_text(textwrap.dedent(OUTSIDE))
     with pytest.MonkeyPatch.context() as patch:
@@ -125,7 +125,7 @@ def workers(request, outside):
 
 @pytest.fixture(scope="module")
 def asked(outside):
-    """A sweep of a method from outside the tree on data of one's own."""
+    """Return the arguments of a sweep of a method from outside the package on user data."""
     x = np.random.default_rng(0).normal(size=(30, 2))
     own = hb.datasets.from_arrays(x, (x[:, 0] > 0).astype(int), task="binary")
     partition = hb.Partition(outside.Elsewhere(tau=[1e-3, 1e-2]), h=0.1)
@@ -140,7 +140,7 @@ def alone(asked):
 
 @pytest.fixture
 def cut(monkeypatch):
-    """Have plans cut into blocks of so many chains."""
+    """Return a function that sets the number of chains of every block."""
 
     def into(size):
         monkeypatch.setattr(Sizes, "chains", lambda self, left: size)
@@ -202,7 +202,7 @@ def test_ctrl_c_leaves_no_task_behind(workers, asked, cut, tmp_path):
 
 
 def _under_way(workers):
-    """What is still being computed, or waits."""
+    """Return the tasks that are still computed, or wait."""
     if isinstance(workers, ProcessPoolExecutor):
         return list(workers._pending_work_items)
     if hasattr(workers, "processing"):

@@ -60,7 +60,7 @@ def alone(problem):
 
 @pytest.fixture
 def cut(monkeypatch):
-    """Have plans cut into blocks of so many chains."""
+    """Return a function that sets the number of chains of every block."""
 
     def into(size):
         monkeypatch.setattr(Sizes, "chains", lambda self, left: size)
@@ -75,17 +75,17 @@ def threads():
 
 
 class AtOnce(Executor):
-    """Does what it is given, in this thread, and counts."""
+    """An executor that runs tasks at once, in this thread, and counts them."""
 
     def __init__(self, fails=lambda number: None):
         self.tasks, self.fails = [], fails
 
-    def submit(self, function, task, *others):
+    def submit(self, function, task, *arguments):
         future = Future()
         self.tasks.append(range(task.first, task.stop))
         try:
             self.fails(len(self.tasks))
-            future.set_result(function(task, *others))
+            future.set_result(function(task, *arguments))
         except Exception as error:
             future.set_exception(error)
         return future
@@ -128,7 +128,7 @@ def test_the_data_set_of_a_chain_depends_on_its_number(threads, cut):
 
 def test_a_block_whose_chains_all_diverge_is_a_part_of_the_run(problem, threads, cut, monkeypatch):
     cut(4)
-    _in_time(monkeypatch, 20)
+    _limit_steps(monkeypatch, 20)
     wild = hb.Partition(hb.SGD(), h=[0.1, 1e30])
     with pytest.warns(hb.DivergedWarning) as here:
         run = hb.sweep(problem, NETWORK, wild, steps=30, chains=4, executor=threads)
@@ -345,15 +345,15 @@ def test_sizes_are_limited_by_the_bytes_of_the_results(problem, monkeypatch):
     assert sizes.until(16, 300) == 301
 
 
-def _in_time(monkeypatch, steps):
-    """Have blocks cut in time, too, after so many steps."""
+def _limit_steps(monkeypatch, steps):
+    """Limit the number of steps of every block."""
     monkeypatch.setattr(Sizes, "until", lambda self, chains, step: min(step + steps, self.plan.steps))
 
 
 @pytest.mark.parametrize("steps", [25, 59])
 def test_blocks_that_are_cut_in_time_have_the_bits_of_the_whole(problem, alone, cut, monkeypatch, steps):
     cut(20)
-    _in_time(monkeypatch, steps)
+    _limit_steps(monkeypatch, steps)
     executor = AtOnce()
     run = hb.sweep(problem, NETWORK, GRID, executor=executor, **SIZES)
     xr.testing.assert_identical(run.data, alone.data)
@@ -376,7 +376,7 @@ def test_a_slow_block_comes_back_and_continues_as_another(problem):
 def test_a_run_is_resumed_on_an_executor(problem, cut, monkeypatch):
     """Only the state of the chains goes to the workers, not what was noted before."""
     cut(3)
-    _in_time(monkeypatch, 15)
+    _limit_steps(monkeypatch, 15)
     start = hb.sweep(problem, NETWORK, GRID, steps=30, chains=3, record=3, samples=3)
     executor, changed = AtOnce(), hb.AdLaLa(h=0.125, sigma=[0.0, 1e-2], tau=[1e-5, 1e-3])
     longer = start.resume(30, changed, executor=executor)
@@ -388,7 +388,7 @@ def test_a_run_is_resumed_on_an_executor(problem, cut, monkeypatch):
 def test_a_run_in_a_folder_is_the_same_and_is_not_in_memory(problem, alone, cut, monkeypatch, tmp_path):
     pytest.importorskip("dask", reason="the extra dask is not installed")
     cut(9)
-    _in_time(monkeypatch, 25)
+    _limit_steps(monkeypatch, 25)
     seen = []
     run = hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", progress=seen.append, **SIZES)
     assert seen[-1].step == 60
@@ -421,7 +421,7 @@ def test_a_run_in_a_folder_does_what_runs_do(problem, cut, tmp_path):
 def test_an_unfinished_folder_is_continued(problem, alone, cut, monkeypatch, tmp_path):
     pytest.importorskip("dask", reason="the extra dask is not installed")
     cut(9)
-    _in_time(monkeypatch, 25)
+    _limit_steps(monkeypatch, 25)
     path = tmp_path / "run"
 
     def seventh(number):
@@ -499,7 +499,7 @@ def test_progress_covers_all_blocks(problem, cut, threads):
 def test_joblib_sets_the_workers(problem, alone, monkeypatch):
     asked = []
     for pool in (pools.ThreadPool, pools.ProcessPool):
-        monkeypatch.setattr(pool, "submit", _noting(pool.submit, asked))
+        monkeypatch.setattr(pool, "submit", _recording(pool.submit, asked))
     with joblib.parallel_config("threading", n_jobs=2):
         run = hb.sweep(problem, NETWORK, GRID, **SIZES)
     xr.testing.assert_identical(run.data, alone.data)
@@ -510,12 +510,14 @@ def test_joblib_sets_the_workers(problem, alone, monkeypatch):
     assert asked == []
 
 
-def _noting(submit, asked):
-    def noting(self, task, content):
-        asked.append(task)
+def _recording(submit, tasks):
+    """Return a `submit` that appends every task to a list."""
+
+    def recording(self, task, content):
+        tasks.append(task)
         return submit(self, task, content)
 
-    return noting
+    return recording
 
 
 @pytest.mark.parametrize("executor", ["dask", 3, object(), {}])
@@ -710,16 +712,16 @@ def test_texts_that_name_no_executor_are_refused(name, tmp_path, capsys):
 
 
 @pytest.fixture
-def in_place_of_others(monkeypatch):
-    """What the command line is given as `processes` computes at once."""
+def processes_at_once(monkeypatch):
+    """Replace the executor `processes:2` of the command line by one that computes at once, and return it."""
     executor = AtOnce()
 
     @contextmanager
-    def named(name):
+    def open_executor(name):
         assert name == "processes:2"
         yield executor
 
-    monkeypatch.setattr(pools, "open_executor", named)
+    monkeypatch.setattr(pools, "open_executor", open_executor)
     monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
     return executor
 
@@ -728,33 +730,34 @@ SMALL = ["--problem", "spirals", "--n-train", "40", "--n-test", "20", "--hidden"
 LENGTH = ["--steps", "20", "--chains", "2"]
 
 
-def called(*arguments):
+def exit_code(*arguments):
+    """Return the exit code of the command line."""
     with pytest.raises(SystemExit) as end:
         main([*map(str, arguments)])
     return end.value.code
 
 
-def test_the_command_line_takes_an_executor(tmp_path, in_place_of_others, cut):
+def test_the_command_line_takes_an_executor(tmp_path, processes_at_once, cut):
     cut(3)
     sweep = ["sweep", *SMALL, *LENGTH, "--method", "lol", "--tau", "1e-4,1e-3"]
     here, there = tmp_path / "here", tmp_path / "there"
-    assert called(*sweep, "--out", here) == 0
-    assert called(*sweep, "--out", there, "--executor", "processes:2") == 0
-    assert in_place_of_others.tasks == [range(3), range(3, 4)]
+    assert exit_code(*sweep, "--out", here) == 0
+    assert exit_code(*sweep, "--out", there, "--executor", "processes:2") == 0
+    assert processes_at_once.tasks == [range(3), range(3, 4)]
     xr.testing.assert_identical(hb.load(here / "run.nc").data, hb.load(there / "run.nc").data)
-    assert called("resume", there, "--steps", 20, "--executor", "processes:2") == 0
-    assert len(in_place_of_others.tasks) == 4
-    assert called("resume", here, "--steps", 20) == 0
+    assert exit_code("resume", there, "--steps", 20, "--executor", "processes:2") == 0
+    assert len(processes_at_once.tasks) == 4
+    assert exit_code("resume", here, "--steps", 20) == 0
     xr.testing.assert_identical(hb.load(here / "run.nc").data, hb.load(there / "run.nc").data)
 
 
-def test_an_error_of_a_worker_is_one_line_on_the_command_line(tmp_path, in_place_of_others, capsys):
+def test_an_error_of_a_worker_is_one_line_on_the_command_line(tmp_path, processes_at_once, capsys):
     def fail(number):
         raise ValueError("on purpose")
 
-    in_place_of_others.fails = fail
+    processes_at_once.fails = fail
     arguments = [*SMALL, *LENGTH, "--method", "lol", "--method", "adam:h=0.01", "--executor", "processes:2"]
-    assert called("compare", *arguments, "--out", tmp_path / "run") == 1
+    assert exit_code("compare", *arguments, "--out", tmp_path / "run") == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if "worker" in line]
     assert len(lines) == 1
     assert "failed on a worker: ValueError: on purpose" in lines[0]
@@ -815,7 +818,7 @@ def own_data():
 
 
 class Elsewhere(pools.Pool):
-    """Workers who know nothing of this process, and count what they are given."""
+    """Workers that share nothing with this process, and count the pieces they are given."""
 
     def __init__(self):
         super().__init__(AtOnce())
@@ -841,7 +844,7 @@ class Elsewhere(pools.Pool):
 
     @staticmethod
     def know(plans):
-        """Have this process know these plans and no others, as another process would."""
+        """Replace the cached plans of this process, as if it were another one."""
         blocks.cached_plans.clear()
         blocks.cached_plans.update(plans)
 
@@ -988,27 +991,27 @@ def test_ensembles_that_say_so_have_the_same_code(problem, alone):
     assert set(run_chains.signatures) == first
 
 
-def _answering(answer):
-    """An executor that changes what comes of a task."""
+def _executor_that_answers(answer):
+    """Return an executor with which `answer(compute, task)` is the result of a task."""
 
-    class Lying(AtOnce):
-        def submit(self, function, task, *others):
+    class ChangedAnswers(AtOnce):
+        def submit(self, function, task, *arguments):
             future = Future()
             try:
-                future.set_result(answer(lambda task: function(task, *others), task))
+                future.set_result(answer(lambda task: function(task, *arguments), task))
             except Exception as error:
                 future.set_exception(error)
             return future
 
-    return Lying()
+    return ChangedAnswers()
 
 
-def _of_others(compute, task):
+def _content_of_other_chains(compute, task):
     size = task.stop - task.first
     return compute(task)._replace(content=compute(replace(task, first=0, stop=size)).content)
 
 
-def _unsaid(compute, task):
+def _without_losses(compute, task):
     block = compute(task)
     return block._replace(about=block.about._replace(losses=None))
 
@@ -1027,8 +1030,8 @@ def _unsaid(compute, task):
             r"it is chains-1-6-",
         ),
         (lambda compute, task: compute(replace(task, until=0)), "it ends at step 0, and 1 to 60"),
-        (_of_others, r"chains-0-5-.* its file is of another block"),
-        (_unsaid, "or describes it differently"),
+        (_content_of_other_chains, r"chains-0-5-.* its file is of another block"),
+        (_without_losses, "or describes it differently"),
         (lambda compute, task: compute(task)._replace(content=b""), "is not a run file"),
         (
             lambda compute, task: compute(replace(task, state=b"x")),
@@ -1039,7 +1042,7 @@ def _unsaid(compute, task):
 def test_what_is_not_the_block_that_was_asked_for_is_refused(problem, cut, answer, text):
     cut(5)
     with pytest.raises(RuntimeError, match=rf"chains \d+ to \d+ .*{text}.*; \d+ of 28 chains are done"):
-        hb.sweep(problem, NETWORK, GRID, executor=_answering(answer), **SIZES)
+        hb.sweep(problem, NETWORK, GRID, executor=_executor_that_answers(answer), **SIZES)
 
 
 def test_the_error_of_a_broken_executor_names_the_block(problem, tmp_path):
