@@ -194,7 +194,7 @@ def test_blocks_of_an_executor_and_a_run_that_is_resumed_are_tracked(problem):
 
 @contextmanager
 def tracker_warnings():
-    """Yield a list of the warnings in the context, which must all be UntrackedWarning at a line of this file."""
+    """Yield a list of the warnings in the context, all of which must be UntrackedWarning at this file."""
     messages = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
