@@ -192,7 +192,7 @@ def test_the_error_of_select_lists_the_points():
     with pytest.raises(ValueError, match="no axis gamma: this run has tau, sigma"):
         run.select(gamma=1.0)
     with pytest.raises(
-        ValueError, match=r"names 2 points, and one is needed; there are tau: 1e-05, 0.0001; sigma"
+        ValueError, match=r"selects 2 points, and one is needed; there are tau: 1e-05, 0.0001; sigma"
     ):
         run.select(tau=1e-4)
     with pytest.raises(ValueError, match="names 0 points"):
