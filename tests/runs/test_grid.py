@@ -195,7 +195,7 @@ def test_the_error_of_select_lists_the_points():
         ValueError, match=r"selects 2 points, and one is needed; there are tau: 1e-05, 0.0001; sigma"
     ):
         run.select(tau=1e-4)
-    with pytest.raises(ValueError, match="names 0 points"):
+    with pytest.raises(ValueError, match="selects 0 points"):
         run.select(tau=3.0, sigma=0.0)
     mixed = hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[1, Linear(1.0, 0.0, 50)]), **SHORT)
     assert mixed.select(tau=1).partition == hb.LOL(tau=1.0)
