@@ -20,6 +20,7 @@ from heatbath._internal.checks import whole
 from heatbath.diagnostics.mcmc import Array, autocorrelation_time_of, checked_trace
 
 FEWEST = 16  # values that an error is estimated from, at least
+BLOCKS = 256  # means of blocks that a running mean keeps at most
 COSINES = 8  # slow waves of a series whose size tells the error: at 20 correlation times 7 % too small
 SPANS = 10  # correlation times that a series must have: below, it tells too little of the slow waves
 NORMAL = 1.96  # standard errors on each side of a 95 % interval
@@ -95,8 +96,8 @@ class BlockAverage:
     spans fewer than 10 of the correlation times that it shows.
     """
 
-    def __init__(self, most: int = 256) -> None:
-        self._most = whole("most", most, low=2 * FEWEST)
+    def __init__(self, most: int = BLOCKS) -> None:
+        self._most = most if most == BLOCKS else whole("most", most, low=2 * FEWEST)
         self._means: list[float] = []
         self._length, self._sum, self._filled = 1, 0.0, 0
         self._count = 0

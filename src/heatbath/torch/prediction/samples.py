@@ -28,7 +28,6 @@ from heatbath.torch.prediction.states import (
     gather_tensor,
     has_fingerprint,
     is_chains,
-    is_frozen,
     names_text,
     select_tensors,
     settings_text,
@@ -171,8 +170,14 @@ class Samples:
 
     def _copy_state(self) -> dict[str, Tensor]:
         """Return copies of all tensors but frozen parameters, whose fingerprints are recorded instead."""
+        from torch.nn import Parameter
+
         values = self._model_tensors()
-        moving = {name: value for name, value in values.items() if not is_frozen(value)}
+        moving = {
+            name: value
+            for name, value in values.items()
+            if value.requires_grad or not isinstance(value, Parameter)  # buffers always move
+        }
         copies = {id(value): gather_tensor(value).to("cpu", copy=True) for value in moving.values()}
         for name in values.keys() - moving.keys() - self._frozen.keys():
             self._frozen[name] = list(fingerprint(values[name]))

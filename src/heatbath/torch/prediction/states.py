@@ -23,13 +23,6 @@ def gather_tensor(value: Any) -> Tensor:
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def is_frozen(value: object) -> bool:
-    """Return whether this is a parameter with `requires_grad=False`."""
-    from torch import nn
-
-    return isinstance(value, nn.Parameter) and not value.requires_grad
-
-
 class Fingerprint(NamedTuple):
     """Two numbers that change when a tensor changes."""
 
