@@ -83,7 +83,7 @@ def test_only_parameters_are_mixed_and_buffers_are_those_of_the_first_state():
     assert float(own.sel(alpha=0)) == squares(model).item() != float(told.sel(alpha=0))
 
 
-def test_buffers_that_were_one_tensor_are_one_at_every_point():
+def test_shared_buffers_stay_shared_at_every_point():
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2))
     model[2].running_mean = model[1].running_mean
     shared = model[1].running_mean
@@ -144,7 +144,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("ending", [None, Stop, KeyboardInterrupt])
-def test_the_model_is_as_it_was_whatever_happens(ending):
+def test_the_model_is_restored_whatever_happens(ending):
     a, b, model = tied(1), tied(2), tied(3)
     model.recurrent.eval()
     squares(model).backward()
@@ -172,7 +172,7 @@ def test_the_model_is_as_it_was_whatever_happens(ending):
         assert all(torch.equal(state[name], values[name]) for name in values)
 
 
-def test_a_graph_that_was_there_before_does_not_notice():
+def test_an_existing_graph_is_not_invalidated():
     model = tied(3)
     pending = squares(model)
     versions = [t._version for t in (*model.parameters(), *model.buffers())]
@@ -245,7 +245,7 @@ def test_ctrl_c_while_the_model_is_restored_waits_for_it():
     assert everything(model) == before
 
 
-def test_states_and_losses_that_cannot_be_are_refused():
+def test_wrong_states_and_losses_are_refused():
     model, state = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1).state_dict()
     for wrong, what in (
         ({"weight": state["weight"]}, r"state_b is not a state of this model: it lacks \['bias'\]"),

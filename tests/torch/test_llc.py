@@ -44,7 +44,7 @@ X, Y, MODEL = regression()
 CURVATURES = torch.linalg.eigvalsh(X.T @ X / N).numpy()  # of the mean loss
 
 
-def found(data=(X, Y), *, model=MODEL, **options):
+def estimate_coefficient(data=(X, Y), *, model=MODEL, **options):
     options = {"lr": 0.5, "burn_in": 50, "draws": 400, "seed": 1, "localization": 0.0} | options
     if "sampler" in options:
         del options["lr"]
@@ -63,7 +63,7 @@ def is_at_its_temperature(answer):
 @pytest.mark.parametrize("g", [0.0, 100.0])
 def test_a_linear_regression_has_the_exact_coefficient_within_its_interval(beta, g):
     """The eigenvalues k of nβ times the Hessian give ½ Σ k/(k + g): 10 without localisation."""
-    answer = found(beta=beta, localization=g)
+    answer = estimate_coefficient(beta=beta, localization=g)
     k = N * (1 / math.log(N) if beta is None else beta) * CURVATURES
     exact = 0.5 * (k / (k + g)).sum()
     assert (exact == 10) == (g == 0)
@@ -84,7 +84,7 @@ def test_a_linear_regression_has_the_exact_coefficient_within_its_interval(beta,
     assert answer.loss == pytest.approx(half_square(MODEL(X), Y).item())
 
 
-def descended(only=None, g=30.0, steps=250):
+def descend(only=None, g=30.0, steps=250):
     """Gradient descent in place of a sampler, from another place than the minimum: where it ends."""
     model, kept = copy.deepcopy(MODEL), []
     with torch.no_grad():
@@ -96,15 +96,17 @@ def descended(only=None, g=30.0, steps=250):
         return torch.optim.SGD(chains.parameters(), lr=0.5)
 
     with pytest.warns(hb.OffTemperatureWarning):
-        answer = found(model=model, sampler=sampler, chains=2, localization=g, only=only, draws=steps)
+        answer = estimate_coefficient(
+            model=model, sampler=sampler, chains=2, localization=g, only=only, draws=steps
+        )
     assert torch.equal(model.weight, before)  # it is not touched
     assert answer.off == ("configurational",)
     return before.numpy().ravel(), *kept[0], answer
 
 
-def test_the_localisation_is_in_the_dynamics_exactly():
+def test_without_noise_the_chains_end_at_the_localised_minimum():
     """Without noise the end is the minimum of L + g/(2nβ) |θ - θ0|²."""
-    start, chains, tau, answer = descended()
+    start, chains, tau, answer = descend()
     assert tau == pytest.approx(math.log(N) / N)
     H, best = (X.T @ X / N).numpy(), MODEL.weight.detach().numpy().ravel()
     end = np.linalg.solve(H + 30 * tau * np.eye(SIZE), H @ best + 30 * tau * start)
@@ -117,7 +119,7 @@ def test_the_localisation_is_in_the_dynamics_exactly():
 
 def test_only_the_elements_of_a_mask_move():
     mask = torch.arange(SIZE)[None] % 3 == 0
-    start, chains, _, answer = descended({"weight": mask}, g=0.0)
+    start, chains, _, answer = descend({"weight": mask}, g=0.0)
     assert answer.size == 7
     assert [p.shape for p in chains.parameters()] == [(2, 7)]
     free = mask.numpy().ravel()
@@ -125,12 +127,12 @@ def test_only_the_elements_of_a_mask_move():
     away = (best - start)[~free]
     end = best[free] + np.linalg.solve(H[np.ix_(free, free)], H[np.ix_(free, ~free)] @ away)
     np.testing.assert_allclose(next(chains.parameters())[1].detach().numpy(), end, rtol=1e-9)
-    mean = statistics.mean(found(only={"weight": mask}).trace)
+    mean = statistics.mean(estimate_coefficient(only={"weight": mask}).trace)
     assert is_near(mean, 3.5)  # half of seven
     assert mean.error < 0.2
 
 
-def test_whole_parameters_are_chosen_by_name_and_a_start_that_is_no_minimum_is_seen():
+def test_parameters_are_chosen_by_name_and_a_start_above_the_minimum_is_warned_of():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(SIZE, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1)).double()
     for only, size in [
@@ -138,16 +140,16 @@ def test_whole_parameters_are_chosen_by_name_and_a_start_that_is_no_minimum_is_s
         ({"0.bias": True, "2.weight": torch.ones(1, 2, dtype=torch.bool)}, 4),
     ]:
         with pytest.warns(hb.OffTemperatureWarning, match="train it to a minimum"):
-            answer = found(model=model, only=only, draws=50, lr=0.1)
+            answer = estimate_coefficient(model=model, only=only, draws=50, lr=0.1)
         assert answer.size == size
         assert answer.interval[1] < 0
 
 
-def test_mini_batches_heat_and_our_own_diagnostics_say_so():
+def test_mini_batches_heat_and_the_temperatures_show_it():
     values = []
     for batch in (100, 20):
         with pytest.warns(hb.OffTemperatureWarning, match=r"configurational \d.*larger batches"):
-            answer = found(batch=batch)
+            answer = estimate_coefficient(batch=batch)
         assert answer.off == ("configurational", "kinetic")
         assert "OFF TEMPERATURE" in repr(answer)
         assert answer.interval[0] > 11  # the bias is no accident
@@ -168,7 +170,7 @@ def langevin(factor):
 @pytest.mark.filterwarnings(
     "ignore::heatbath._internal.warnings.OffTemperatureWarning"
 )  # of all chains together
-def test_the_interval_covers_at_its_rate_also_where_the_temperatures_show_no_bias():
+def test_the_interval_has_its_coverage_even_if_temperatures_show_no_bias():
     """32 runs of four chains each, of one call, and 20 data that have the loss of the 1000. An interval of
     95 % that is right leaves out the truth in more than 7 of them with a chance of 0.02 %, and one that has a
     bias is wide enough or its temperature is off. The control: the mean and its error alone leave it out far
@@ -178,7 +180,7 @@ def test_the_interval_covers_at_its_rate_also_where_the_temperatures_show_no_bia
     for heated, g in ((1.0, 100.0), (1.05, 0.0)):
         k = N / math.log(N) * CURVATURES
         exact = 0.5 * (k / (k + g)).sum()
-        whole = found(**few, sampler=langevin(heated), chains=128, draws=300, localization=g)
+        whole = estimate_coefficient(**few, sampler=langevin(heated), chains=128, draws=300, localization=g)
         plain = right = 0
         for first in range(0, 128, 4):
             trace, heat = (values[first : first + 4] for values in (whole.trace, whole.heat))
@@ -202,26 +204,28 @@ def test_steps_near_the_edge_of_stability_are_warned_of():
     few = {"only": mask, "chains": 2, "burn_in": 1, "draws": 16}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", hb.OffTemperatureWarning)  # of too few steps
-        fine = found(lr=0.5, **few)
+        fine = estimate_coefficient(lr=0.5, **few)
         with pytest.warns(ht.CoarseStepsWarning, match=r"h²k/4 was 0\.6.*smaller lr"):
-            coarse = found(lr=math.sqrt(4 * 0.6 / k), **few)
-        pulled = found(lr=0.5, localization=2 * N * k / math.log(N), **few)
+            coarse = estimate_coefficient(lr=math.sqrt(4 * 0.6 / k), **few)
+        pulled = estimate_coefficient(lr=0.5, localization=2 * N * k / math.log(N), **few)
         for unknown in (
             lambda c, tau: ht.SGLD(c, 0.1, 0.1),
             lambda c, tau: torch.optim.SGD(c.parameters(), 0.1),
         ):
-            assert math.isnan(found(sampler=unknown, **few).coarseness)
+            assert math.isnan(estimate_coefficient(sampler=unknown, **few).coarseness)
     assert fine.coarseness == pytest.approx(0.25 * k / 4, rel=1e-9)
     assert coarse.coarseness == pytest.approx(0.6, rel=1e-9)
     assert pulled.coarseness == pytest.approx(3 * 0.25 * k / 4, rel=1e-9)
     assert f"h²k/4 = {fine.coarseness:.2g} at most" in repr(fine)
 
 
-def test_the_bias_of_a_coarse_step_is_that_of_theory_and_seen():
+def test_the_bias_of_coarse_steps_is_as_in_theory_and_shows_in_the_temperatures():
     """θ' = θ - hkθ + sqrt(2hτ) R has k·var θ = τ/(1 - hk/2)."""
     h = 0.3
     with pytest.warns(hb.OffTemperatureWarning, match="configurational"):
-        answer = found(sampler=lambda chains, tau: ht.SGLD(chains, h, math.sqrt(2 * tau), seed=1))
+        answer = estimate_coefficient(
+            sampler=lambda chains, tau: ht.SGLD(chains, h, math.sqrt(2 * tau), seed=1)
+        )
     exact = 0.5 * (1 / (1 - h * CURVATURES / 2)).sum()
     assert is_near(statistics.mean(answer.trace), exact)
     assert exact > 11.9
@@ -229,29 +233,29 @@ def test_the_bias_of_a_coarse_step_is_that_of_theory_and_seen():
     assert answer.off == ("configurational",) == tuple(answer.temperatures)
 
 
-def test_any_method_samples_and_a_thermostat_hides_nothing():
+def test_any_method_can_sample_and_a_thermostat_hides_no_bias():
     def adaptive(word, factor=1.0):
         return lambda chains, tau: ht.AdaptiveLangevin(
             chains, 0.5, factor * tau, sigma=math.sqrt(2 * factor * tau), epsilon=1.0, word=word, seed=1
         )
 
-    right = found(sampler=adaptive("BAFEFAB"), draws=200)
+    right = estimate_coefficient(sampler=adaptive("BAFEFAB"), draws=200)
     assert is_near(statistics.mean(right.trace), 10)
     assert is_at_its_temperature(right)
     with pytest.warns(hb.OffTemperatureWarning, match="configurational"):  # k·var θ = τ/cosh(hξ), ξ about 1
-        cold = found(sampler=adaptive("BACDEDCAB"))
+        cold = estimate_coefficient(sampler=adaptive("BACDEDCAB"))
     assert cold.off == ("configurational",)  # p·p is held at τ by force
     assert abs(cold.value - 10 / math.cosh(0.5)) < 0.6
     with pytest.warns(hb.OffTemperatureWarning, match="configurational.*kinetic"):
-        assert found(sampler=adaptive("BAFEFAB", factor=2.0), draws=200).value > 15
+        assert estimate_coefficient(sampler=adaptive("BAFEFAB", factor=2.0), draws=200).value > 15
 
 
 @pytest.mark.filterwarnings("ignore::heatbath._internal.warnings.OffTemperatureWarning")  # of too few steps
-def test_loaders_are_batches_for_each_chain_and_one_batch_is_all():
+def test_loaders_give_each_chain_batches_and_one_batch_means_all_examples():
     few = {"burn_in": 5, "draws": 20, "chains": 2, "lr": 0.1}
-    whole = found(**few)
-    np.testing.assert_array_equal(whole.trace, found([(X, Y)], **few).trace)
-    np.testing.assert_array_equal(whole.trace, found(**few, batch=N).trace)
+    whole = estimate_coefficient(**few)
+    np.testing.assert_array_equal(whole.trace, estimate_coefficient([(X, Y)], **few).trace)
+    np.testing.assert_array_equal(whole.trace, estimate_coefficient(**few, batch=N).trace)
     seen = []
 
     class Recorded(torch.nn.Linear):
@@ -262,7 +266,7 @@ def test_loaders_are_batches_for_each_chain_and_one_batch_is_all():
     model = Recorded(SIZE, 1, bias=False).double()
     model.load_state_dict(MODEL.state_dict())
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=300)
-    answer = found(loader, model=model, burn_in=0, draws=6, chains=2)
+    answer = estimate_coefficient(loader, model=model, burn_in=0, draws=6, chains=2)
     assert answer.n == N
     assert answer.loss == pytest.approx(whole.loss)
     assert seen[:4] == [(300, SIZE)] * 3 + [(100, SIZE)]  # all are judged at the start
@@ -270,18 +274,20 @@ def test_loaders_are_batches_for_each_chain_and_one_batch_is_all():
     assert not np.array_equal(*answer.trace)
 
 
-def test_a_loader_that_is_not_shuffled_is_no_loader_of_some_examples_for_each_chain():
+def test_every_chain_sees_all_batches_of_a_loader_that_is_not_shuffled():
     """With as many batches as chains each chain would sample the posterior of a quarter, at the temperature
     of all, with every temperature right and half the coefficient."""
-    answer = found(list(zip(X.chunk(4), Y.chunk(4), strict=True)), lr=0.1, burn_in=100, draws=500)
+    answer = estimate_coefficient(
+        list(zip(X.chunk(4), Y.chunk(4), strict=True)), lr=0.1, burn_in=100, draws=500
+    )
     assert abs(answer.value - SIZE / 2) < 1.5
 
 
 @pytest.mark.filterwarnings("ignore::heatbath._internal.warnings.OffTemperatureWarning")  # of too few steps
-def test_the_seed_decides_and_torch_is_left_alone():
+def test_results_depend_on_the_seed_only_and_torchs_generator_is_left_alone():
     state = torch.get_rng_state()
     few = {"burn_in": 0, "draws": 8, "batch": 200}
-    first, same, other = (found(**few, seed=seed).trace for seed in (3, 3, 4))
+    first, same, other = (estimate_coefficient(**few, seed=seed).trace for seed in (3, 3, 4))
     assert torch.equal(state, torch.get_rng_state())
     np.testing.assert_array_equal(first, same)
     assert not np.array_equal(first, other)
@@ -291,13 +297,15 @@ def test_the_seed_decides_and_torch_is_left_alone():
 def test_dropout_is_off_and_the_module_keeps_its_mode():
     model = torch.nn.Sequential(torch.nn.Dropout(), copy.deepcopy(MODEL)).train()
     few = {"burn_in": 0, "draws": 8}
-    np.testing.assert_array_equal(found(model=model, **few).trace, found(**few).trace)
+    np.testing.assert_array_equal(
+        estimate_coefficient(model=model, **few).trace, estimate_coefficient(**few).trace
+    )
     assert model.training
 
 
-def test_chains_that_diverge_are_an_error():
+def test_diverging_chains_raise_an_error():
     with pytest.raises(RuntimeError, match=r"chains 0, 1, 2, 3 have diverged.*smaller lr"):
-        found(lr=5.0)
+        estimate_coefficient(lr=5.0)
 
 
 @pytest.mark.parametrize(
@@ -327,12 +335,12 @@ def test_chains_that_diverge_are_an_error():
         ({"sampler": lambda chains, tau: None}, "must return an optimiser"),
     ],
 )
-def test_what_is_wrong_is_said(wrong, match):
+def test_wrong_arguments_are_refused(wrong, match):
     with pytest.raises((ValueError, TypeError), match=match):
-        found(**wrong)
+        estimate_coefficient(**wrong)
 
 
-def test_a_wrong_loss_a_stepsize_of_no_use_and_shared_elements_are_refused():
+def test_wrong_losses_an_unused_stepsize_and_masks_of_shared_parameters_are_refused():
     with pytest.raises(TypeError, match="one number"):
         ht.llc(MODEL, lambda f, y: f - y, (X, Y))
     with pytest.raises(ValueError, match="finite"):

@@ -36,13 +36,13 @@ def linear(inputs=2):
     return torch.nn.Linear(inputs, 1, bias=False).double()
 
 
-def stream_of(model, optimizer=None, temperature=1.0, lr=0.4, gamma=0.7, **options):
+def make_stream(model, optimizer=None, temperature=1.0, lr=0.4, gamma=0.7, **options):
     posterior = ht.LossPosterior("mse_loss", 1, prior=2.0, noise=S, temperature=temperature)
     optimizer = optimizer or ht.Langevin(model, lr, gamma, posterior=posterior, seed=3, fused=False)
     return ht.Stream(model, optimizer, functional.mse_loss, **options)
 
 
-def law_of(stream, batch, noises=0, draw=None):
+def stationary_law_of(stream, batch, noises=0, draw=None):
     """The mean and covariance of θ that a stream goes to if it has batches like this one for ever: its step
     is fed basis vectors of (θ, p) and of the noise, and the Lyapunov equation is solved. `draw(batch, i)` is
     a batch that differs by a unit of noise number i of the data, of `noises`."""
@@ -78,10 +78,10 @@ def law_of(stream, batch, noises=0, draw=None):
 
 @pytest.mark.parametrize(("seen", "window"), [(12, 30), (50, 20)])
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
-def test_with_all_of_the_window_it_is_the_posterior_of_the_latest_examples(temperature, seen, window):
+def test_steps_on_the_complete_window_sample_the_posterior_of_the_latest_examples(temperature, seen, window):
     """Exactly, by BAOAB, whatever came before; the window is filled in uneven batches."""
     x, y = examples(seen)
-    stream = stream_of(linear(), temperature=temperature, window=window, batch="all")
+    stream = make_stream(linear(), temperature=temperature, window=window, batch="all")
     for rows in torch.arange(seen).split([5, 1, seen - 6]):
         stream.learn(x[rows], y[rows])
     n = min(seen, window)
@@ -91,7 +91,7 @@ def test_with_all_of_the_window_it_is_the_posterior_of_the_latest_examples(tempe
         stream.window = stream._recent.capacity = n
         stream._recent = Window(n)
         stream._recent.add(*late)
-    mean, covariance = law_of(stream, late)
+    mean, covariance = stationary_law_of(stream, late)
     precision = late[0].T @ late[0] / S**2 + torch.eye(2, dtype=torch.float64) / 2.0**2
     exact = torch.linalg.inv(precision)
     np.testing.assert_allclose(covariance, temperature * exact.numpy(), rtol=1e-10)
@@ -100,13 +100,13 @@ def test_with_all_of_the_window_it_is_the_posterior_of_the_latest_examples(tempe
 
 @pytest.mark.parametrize("window", [40, 1000])
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
-def test_on_fresh_examples_it_is_as_wide_as_a_posterior_and_the_noise_of_the_gradients(temperature, window):
+def test_steps_on_fresh_examples_have_the_spread_of_a_posterior_plus_gradient_noise(temperature, window):
     """The closed form, where inputs are 1 or -1: then the noise of the gradient is the same everywhere."""
     size, h, gamma = 10, 0.4, 0.7
     x = torch.tensor([[1.0], [-1.0]], dtype=torch.float64).repeat(size // 2, 1)
     batch = x, 3.0 * x
     model = linear(1)
-    stream = stream_of(model, temperature=temperature, window=window, batch="fresh", false_alarms=math.inf)
+    stream = make_stream(model, temperature=temperature, window=window, batch="fresh", false_alarms=math.inf)
     for _ in range(100):
         stream.learn(*batch)
     assert stream.n == window
@@ -116,7 +116,7 @@ def test_on_fresh_examples_it_is_as_wide_as_a_posterior_and_the_noise_of_the_gra
         targets[i] += S
         return batch[0], targets
 
-    mean, covariance = law_of(stream, batch, size, with_noise)
+    mean, covariance = stationary_law_of(stream, batch, size, with_noise)
     tau, decay = 2 * S**2 * temperature / window, 2 * S**2 / (2.0**2 * window)
     k, s2, a = 2 + decay, 4 * S**2 / size, math.exp(-gamma * h)
     heat = h**2 * s2 * (1 + a) / ((1 - a) * (4 - h**2 * k))
@@ -125,7 +125,7 @@ def test_on_fresh_examples_it_is_as_wide_as_a_posterior_and_the_noise_of_the_gra
     assert heat > 0.1 * tau  # a control: it can be told from the posterior alone
 
 
-def test_batches_from_the_window_are_drawn_uniformly_from_all_of_it():
+def test_batches_are_drawn_uniformly_from_the_window():
     seen = []
 
     def loss(outputs, targets):
@@ -199,7 +199,7 @@ def test_a_sampled_noise_is_drawn_for_any_number_of_examples():
     assert optimizer.param_groups[0]["drawn"] >= 3
 
 
-def test_the_law_of_a_noise_that_is_sampled_follows_n_and_it_is_drawn():
+def test_a_sampled_noise_has_the_law_of_n_examples():
     model = linear()
     posterior = ht.LossPosterior("mse_loss", 1, prior=2.0, temperature=0.5, variance=3.0)
     optimizer = ht.Langevin(model, 0.4, 0.7, posterior=posterior, seed=1)
@@ -217,7 +217,7 @@ def test_the_law_of_a_noise_that_is_sampled_follows_n_and_it_is_drawn():
         ht.Stream(model, optimizer, functional.mse_loss, batch="fresh")
 
 
-def test_without_a_posterior_n_means_nothing():
+def test_set_examples_needs_a_posterior_with_a_mean_loss():
     model = linear()
     for optimizer in (ht.Langevin(model, 0.1, 1.0, 1e-3), torch.optim.Adam(model.parameters())):
         stream = ht.Stream(model, optimizer, functional.mse_loss)
@@ -258,7 +258,7 @@ def adaptive(seed, **options):
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.8])
-def test_a_change_of_the_data_is_told_by_loss_and_friction_and_not_by_the_temperature(shift):
+def test_a_change_of_the_data_shows_in_loss_and_friction_and_not_in_the_temperature(shift):
     """Of three streams, each within 100 examples by the loss. ξ rises in all of them, and its watch tells so
     within 400 examples in one at least (it was one, when this was written: it is slower than the loss, and
     may miss a change that is soon learned), while the temperature of these 40 batches is τ within 15 %: the
@@ -292,7 +292,7 @@ def test_a_change_of_the_data_is_told_by_loss_and_friction_and_not_by_the_temper
 
 
 @pytest.mark.parametrize("forget", [True, False])
-def test_what_was_before_a_drift_counts_no_more_unless_it_is_to(forget):
+def test_examples_before_a_drift_are_forgotten_if_wanted(forget):
     stream = adaptive(0, forget=forget, samples=5)
     batches = regression(0, 2.0, 60)
     for _ in range(60):
@@ -310,7 +310,7 @@ def test_what_was_before_a_drift_counts_no_more_unless_it_is_to(forget):
     assert stream.n == (10 * since + 10 if forget else 300)
 
 
-def test_the_window_forgets_what_was_before_a_drift():
+def test_the_window_keeps_the_latest_examples_in_order():
     window = Window(10)
     for begin, size in ((0, 3), (3, 4), (7, 6), (13, 25), (38, 2)):
         window.add(torch.arange(begin, begin + size)[:, None], torch.arange(begin, begin + size))
@@ -337,7 +337,7 @@ class Endless(torch.utils.data.IterableDataset):
             yield from zip(torch.as_tensor(x), torch.as_tensor(y), strict=True)
 
 
-def small(chains=None, batch=8, **options):
+def make_small_stream(chains=None, batch=8, **options):
     torch.manual_seed(1)
     model = torch.nn.Sequential(
         torch.nn.Linear(INPUTS, 4), torch.nn.Tanh(), torch.nn.Dropout(0.0), torch.nn.Linear(4, 1)
@@ -349,15 +349,15 @@ def small(chains=None, batch=8, **options):
 
 
 @pytest.mark.parametrize("chains", [None, 3])
-def test_a_stream_that_was_killed_goes_on_bit_for_bit(chains):
+def test_a_stream_continues_from_its_state_bit_for_bit(chains):
     loader = iter(torch.utils.data.DataLoader(Endless(), batch_size=7))
-    stream = small(chains, samples=4)
+    stream = make_small_stream(chains, samples=4)
     for _ in range(40):
         stream.learn(*next(loader))
     file = io.BytesIO()
     torch.save(stream.state_dict(), file)
     file.seek(0)
-    other = small(chains, samples=4)
+    other = make_small_stream(chains, samples=4)
     other.load_state_dict(torch.load(file, weights_only=True))
     assert repr(other) == repr(stream)
     for _ in range(30):
@@ -372,13 +372,13 @@ def test_a_stream_that_was_killed_goes_on_bit_for_bit(chains):
     said = ht.predict(stream.model, stream.samples, torch.zeros(2, INPUTS).double(), task="regression")
     assert said.mean.shape == (2, 1)
     with pytest.raises(ValueError, match="another window, batch or optimiser"):
-        small(chains, batch="all", false_alarms=5).load_state_dict(mine | {"watches": []})
+        make_small_stream(chains, batch="all", false_alarms=5).load_state_dict(mine | {"watches": []})
 
 
-def test_chains_in_a_stream_are_those_of_modules_alone():
+def test_chains_in_a_stream_equal_single_modules():
     """Each has the gradient of its own loss, on the same batches."""
-    together = small(2)
-    alone = small()
+    together = make_small_stream(2)
+    alone = make_small_stream()
     state = next(iter(together.model.states()))
     alone.model.load_state_dict(state)
     for batch in islice(regression(0, 0.0), 12):
@@ -389,7 +389,7 @@ def test_chains_in_a_stream_are_those_of_modules_alone():
 
 
 def test_ctrl_c_waits_for_the_end_of_the_batch():
-    stream, other = small(), small()
+    stream, other = make_small_stream(), make_small_stream()
     batches = list(islice(regression(0, 0.0), 3))
     calls = []
 
@@ -424,8 +424,8 @@ def test_ctrl_c_waits_for_the_end_of_the_batch():
         (np.zeros((4, 3)), np.zeros((4, 1)), "shapes cannot be multiplied"),
     ],
 )
-def test_a_batch_that_cannot_be_learned_changes_nothing(x, y, problem):
-    stream = small()
+def test_a_batch_that_is_refused_changes_nothing(x, y, problem):
+    stream = make_small_stream()
     stream.learn(*next(regression(0, 0.0)))
     before = str(stream.state_dict())
     stream.model.train()
@@ -435,7 +435,7 @@ def test_a_batch_that_cannot_be_learned_changes_nothing(x, y, problem):
     assert all(module.training for module in stream.model.modules())
 
 
-def test_a_batch_with_which_a_step_raises_counts_as_seen():
+def test_a_batch_whose_step_raises_an_error_counts_as_seen():
     model = torch.nn.Sequential(torch.nn.Linear(INPUTS, 1), torch.nn.BatchNorm1d(1)).double()
     stream = ht.Stream(model, torch.optim.SGD(model.parameters(), 0.1), functional.mse_loss)
     x, y = next(regression(0, 0.0))
@@ -446,7 +446,7 @@ def test_a_batch_with_which_a_step_raises_counts_as_seen():
     assert (stream.seen, stream.n) == (len(x), len(x))
 
 
-def test_examples_of_another_type_do_not_go_into_a_full_window():
+def test_examples_of_another_type_are_refused_by_the_window():
     """Not even half of them: the inputs of the oldest would have targets of others."""
     model = linear(INPUTS)
     stream = ht.Stream(model, torch.optim.SGD(model.parameters(), 0.1), functional.mse_loss, window=5)
@@ -460,7 +460,7 @@ def test_examples_of_another_type_do_not_go_into_a_full_window():
     assert str(stream.state_dict()) == before
 
 
-def test_a_chain_that_diverges_does_not_keep_the_others_from_learning():
+def test_other_chains_learn_after_one_has_diverged():
     """Also where the noise is drawn, of which that of the lost chain stays."""
     chains = ht.Chains(linear(), 3, "same")
     posterior = ht.LossPosterior("mse_loss", 1)
@@ -477,7 +477,7 @@ def test_a_chain_that_diverges_does_not_keep_the_others_from_learning():
     assert [a == b for a, b in zip(before, optimizer.noise, strict=True)] == [True, False, False]
 
 
-def test_a_module_may_have_attributes_of_the_names_that_chains_have():
+def test_a_module_may_have_attributes_named_like_those_of_chains():
     """What is many chains is told by its class."""
 
     class Counting(torch.nn.Linear):
@@ -499,8 +499,8 @@ def test_a_module_may_have_attributes_of_the_names_that_chains_have():
     assert outputs(model, samples, examples(5)[0], task="regression").shape == (1, 2, 5, 1)
 
 
-def test_a_model_that_has_diverged_says_so():
-    stream = small()
+def test_the_error_of_a_diverged_model_names_its_parameters():
+    stream = make_small_stream()
     with torch.no_grad():
         stream.model[0].weight[0, 0] = math.nan
     with pytest.raises(ValueError, match=r"0.weight of the model are not finite either: it has diverged"):
@@ -519,12 +519,12 @@ def test_a_model_that_has_diverged_says_so():
         ({"false_alarms": 0.1}, "false_alarms"),
     ],
 )
-def test_what_is_wrong_is_refused(options, problem):
+def test_wrong_options_are_refused(options, problem):
     with pytest.raises(ValueError, match=problem):
-        stream_of(linear(), **options)
+        make_stream(linear(), **options)
 
 
-def test_what_is_no_stream_is_refused():
+def test_wrong_optimisers_and_losses_are_refused():
     with pytest.raises(TypeError, match="a module, its optimiser and a loss"):
         ht.Stream(linear(), 0.1, functional.mse_loss)
     model = linear()
@@ -533,8 +533,8 @@ def test_what_is_no_stream_is_refused():
         several.learn(*examples(4))
 
 
-def test_without_a_window_all_count_and_none_is_kept():
-    stream = stream_of(linear(), window=None)
+def test_without_a_window_all_examples_count_and_none_is_kept():
+    stream = make_stream(linear(), window=None)
     for rows in torch.arange(200).split(20):
         stream.learn(*(tensor[rows] for tensor in examples(200)))
     assert (stream.n, stream.batch, stream.state_dict()["window"]) == (200, "fresh", [])
@@ -545,8 +545,8 @@ def test_without_a_window_all_count_and_none_is_kept():
     )
 
 
-def test_after_a_drift_the_window_has_what_came_since():
-    stream = small()
+def test_after_a_drift_the_window_has_the_examples_since():
+    stream = make_small_stream()
     for batch in islice(regression(0, 0.0), 5):
         stream.learn(*batch)
     stream._forget_before(2)

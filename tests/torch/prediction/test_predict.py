@@ -48,7 +48,7 @@ def test_predictions_are_means_over_samples(task):
         assert torch.equal(value, before[name])
 
 
-def test_with_the_noise_of_the_data_a_prediction_is_of_new_data():
+def test_the_variance_of_a_prediction_includes_given_noise():
     model, x, own = torch.nn.Linear(2, 3), torch.randn(5, 2), states(7)
     bare, told = (predict(model, own, x, task="regression", noise=noise) for noise in (None, 0.3))
     assert bare.noise is None
@@ -62,7 +62,7 @@ def test_with_the_noise_of_the_data_a_prediction_is_of_new_data():
 
 
 @pytest.mark.filterwarnings("ignore::heatbath._internal.warnings.StaleStatisticsWarning")
-def test_modes_and_buffers_are_as_they_were_also_after_an_error():
+def test_modes_and_buffers_are_restored_also_after_an_error():
     model = model_of(0.3)
     model[0].eval()
     modes = [module.training for module in model.modules()]
@@ -94,7 +94,7 @@ def test_a_sampled_posterior_is_unsure_where_there_are_no_data():
     assert told.variance[1].item() > 3 * told.variance[0].item()
 
 
-def test_what_cannot_be_is_refused():
+def test_wrong_arguments_are_refused():
     model = torch.nn.Linear(2, 3)
     with pytest.raises(ValueError, match="there are no samples"):
         predict(model, [], torch.zeros(1, 2), task="classes")
@@ -135,7 +135,7 @@ def test_tied_weights_are_stored_once_and_predicted_with(on_disk, tmp_path):
     torch.testing.assert_close(predict(model, [apart], x, task="regression").mean, 6 * x.double())
 
 
-def test_a_forward_that_alters_buffers_alters_neither_model_nor_samples():
+def test_a_forward_pass_that_changes_buffers_changes_neither_model_nor_samples():
     model = Extra()
     samples = Samples(model)
     samples.take()
@@ -145,7 +145,7 @@ def test_a_forward_that_alters_buffers_alters_neither_model_nor_samples():
     assert [state["calls"].item() for state in samples] == [0]
 
 
-def test_samples_of_another_model_are_refused_by_name():
+def test_the_error_for_samples_of_another_model_names_the_differences():
     model, x = torch.nn.Linear(2, 3), torch.randn(5, 2)
     (state,) = states(1)
     with pytest.raises(ValueError, match=r"not of this model: they lack 'bias'\. Predict"):
@@ -224,7 +224,7 @@ class Stubborn(torch.nn.Module):
         return super().train(mode)
 
 
-def test_modes_are_as_they_were_if_a_module_refuses_to_be_evaluated():
+def test_modes_are_restored_if_a_module_refuses_evaluation_mode():
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), Stubborn())
     with pytest.raises(RuntimeError, match="never evaluated"):
         predict(model, [model.state_dict()], torch.randn(5, 2), task="classes")
@@ -291,7 +291,7 @@ def test_metrics_load_neither_torch_nor_the_engine():
     ("task", "noise"),
     [("binary", None), ("classes", None), ("counts", None), ("regression", None), ("regression", 0.3)],
 )
-def test_loaders_and_arrays_say_what_their_tensors_say(task, noise):
+def test_loaders_and_arrays_give_the_predictions_of_tensors(task, noise):
     """Batches of one size and of another, with targets and without; samples that can be gone through once."""
     model, x, own = torch.nn.Linear(2, 3), torch.randn(7, 2), states(3)
     y = torch.zeros(7)
@@ -314,7 +314,7 @@ def test_loaders_and_arrays_say_what_their_tensors_say(task, noise):
                 torch.testing.assert_close(value, other, rtol=1e-6, atol=1e-7)
 
 
-def test_a_loader_that_shuffles_is_gone_through_once():
+def test_a_loader_is_iterated_once():
     """What the samples say is of the same examples, in the order in which they came."""
     model, own, seen = torch.nn.Linear(1, 1), states_of(torch.nn.Linear(1, 1)), []
 

@@ -31,7 +31,7 @@ def test_samples_begin_after_the_burn_in_and_are_evenly_spaced(on_disk, tmp_path
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_there_are_never_too_many_and_they_stay_evenly_spaced(on_disk, tmp_path):
+def test_the_number_of_samples_is_limited_and_their_spacing_stays_even(on_disk, tmp_path):
     samples = collect(1000, burn_in=7, most=16, folder=tmp_path if on_disk else None)
     assert 8 <= len(samples) <= 16
     assert len(set(np.diff(samples.steps))) == 1
@@ -40,21 +40,21 @@ def test_there_are_never_too_many_and_they_stay_evenly_spaced(on_disk, tmp_path)
     assert len(list(tmp_path.glob("*.pt"))) == (len(samples) if on_disk else 0)
 
 
-def number_of(model, n):
+def write_number(model, n):
     with torch.no_grad():
         model[0].weight[0, 0] = n
 
 
-def go_on(samples, steps):
+def take_steps(samples, steps):
     """Further steps; the first weight is the number of the step."""
     for n in range(samples.step + 1, samples.step + steps + 1):
-        number_of(samples.model, n)
+        write_number(samples.model, n)
         samples.take()
     return samples
 
 
 @pytest.mark.parametrize("cut", [7, 10, 13, 55, 239, 519])
-def test_a_restarted_program_goes_on_with_the_samples_it_had(cut, tmp_path):
+def test_a_restarted_program_continues_with_its_samples(cut, tmp_path):
     """The steps count on from the last sample; where the cut is at one, as if it had never stopped."""
     settings = {"burn_in": 7, "thin": 2, "most": 6}
     before = collect(cut, folder=tmp_path, **settings)
@@ -62,14 +62,14 @@ def test_a_restarted_program_goes_on_with_the_samples_it_had(cut, tmp_path):
     assert (again.steps, again.step) == (before.steps, before.steps[-1] if cut > 7 else 0)
     assert len(again) == 0 or again.thin == before.thin
     whole = collect(again.step + 300, **settings)
-    go_on(again, 300)
+    take_steps(again, 300)
     assert (again.steps, again.thin) == (whole.steps, whole.thin)
     assert [int(state["0.weight"][0, 0]) for state in again] == again.steps
     assert len(list(tmp_path.glob("*.pt"))) == len(again)
 
 
 @pytest.mark.parametrize("dropped", [1, 2, 3])
-def test_what_a_killed_program_left_half_done_is_finished(dropped, tmp_path):
+def test_unfinished_changes_of_a_killed_program_are_completed(dropped, tmp_path):
     """Killed while every other sample was dropped, or while one was written."""
     files = collect(12, burn_in=2, most=10, folder=tmp_path).steps
     assert files == list(range(3, 13))
@@ -79,10 +79,10 @@ def test_what_a_killed_program_left_half_done_is_finished(dropped, tmp_path):
     samples = Samples(model_of(0.0), burn_in=2, most=10, folder=tmp_path)
     assert (samples.steps, samples.thin) == ([4, 6, 8, 10, 12], 2)
     assert not list(tmp_path.glob("*.part"))
-    assert go_on(samples, 2).steps == [4, 6, 8, 10, 12, 14]
+    assert take_steps(samples, 2).steps == [4, 6, 8, 10, 12, 14]
 
 
-def test_a_folder_of_other_samples_is_refused_at_once(tmp_path):
+def test_a_folder_of_other_samples_is_refused_when_it_is_opened(tmp_path):
     collect(5, burn_in=1, folder=tmp_path)
     with pytest.raises(
         ValueError, match=r"made with burn_in=1, thin=1, most=100, got burn_in=2.*empty folder"
@@ -108,7 +108,7 @@ def test_a_folder_of_other_samples_is_refused_at_once(tmp_path):
             Samples(model_of(0.0), burn_in=1, folder=tmp_path)
 
 
-def test_settings_without_samples_are_compared_at_once_too(tmp_path):
+def test_settings_of_a_folder_without_samples_are_compared(tmp_path):
     samples = collect(1, folder=tmp_path)
     (tmp_path / "sample-000000000001.pt").unlink()
     with pytest.raises(ValueError, match="made with burn_in=0"):
@@ -117,17 +117,17 @@ def test_settings_without_samples_are_compared_at_once_too(tmp_path):
 
 
 @pytest.mark.parametrize("other", [{}, {"thin": 2, "most": 7}])
-def test_two_collectors_in_one_folder_never_replace_each_other_s_files(other, tmp_path):
+def test_two_collectors_in_one_folder_never_replace_files(other, tmp_path):
     first, second = Samples(model_of(1.0), folder=tmp_path), Samples(model_of(2.0), folder=tmp_path, **other)
     first.take()
     first.take()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises((FileExistsError, ValueError), match=r"another collector|made with"):
-        go_on(second, 2)
+        take_steps(second, 2)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_file_that_another_collector_is_just_writing_is_left_to_it(tmp_path):
+def test_a_file_that_another_collector_is_writing_is_left_alone(tmp_path):
     samples = collect(1, folder=tmp_path)
     part = tmp_path / "sample-000000000002.pt.part"
     part.write_bytes(b"by another")
@@ -137,7 +137,7 @@ def test_a_file_that_another_collector_is_just_writing_is_left_to_it(tmp_path):
     assert not (tmp_path / "sample-000000000002.pt").exists()
 
 
-def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_no_file(tmp_path, monkeypatch):
     samples = collect(3, folder=tmp_path)
 
     def full(state, file):
@@ -179,7 +179,7 @@ def test_nothing_in_a_sample_file_is_executed(tmp_path, capsys):
 
 @pytest.mark.parametrize("extra", [{"text": "anything"}, torch.ones(3)], ids=["dict", "tensor"])
 @pytest.mark.parametrize("nested", [False, True])
-def test_extra_state_is_no_part_of_a_sample(extra, nested, tmp_path):
+def test_samples_have_no_extra_state(extra, nested, tmp_path):
     model = torch.nn.Sequential(Extra(extra)) if nested else Extra(extra)
     samples = Samples(model, folder=tmp_path)
     samples.take()
@@ -190,7 +190,7 @@ def test_extra_state_is_no_part_of_a_sample(extra, nested, tmp_path):
         torch.testing.assert_close(predict(model, [state], x, task="regression").mean, said)
 
 
-def test_samples_say_what_they_are(tmp_path):
+def test_the_repr_of_samples_shows_count_spacing_and_place(tmp_path):
     samples = Samples(torch.nn.Linear(2, 1), burn_in=2, thin=3, most=10)
     for _ in range(9):
         samples.take()

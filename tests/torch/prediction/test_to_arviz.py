@@ -30,7 +30,7 @@ def taken(count=3, steps=6, model=None):
     return chains, samples
 
 
-def test_chains_are_chains_and_draws_are_called_by_their_steps():
+def test_chains_are_an_axis_and_draws_are_labelled_by_steps():
     chains, samples = taken(steps=80)
     data = samples.to_arviz(X, task="regression")
     prediction = data.posterior["prediction"]
@@ -48,7 +48,7 @@ def test_chains_are_chains_and_draws_are_called_by_their_steps():
     assert len(arviz.summary(data)) == 14
 
 
-def test_parameters_are_there_on_request_and_probabilities_for_classes():
+def test_parameters_are_included_on_request_and_classes_have_probabilities():
     chains, samples = taken()
     data = samples.to_arviz(X, task="classes", parameters=True)
     np.testing.assert_allclose(data.posterior["prediction"].sum("output"), 1)
@@ -57,7 +57,7 @@ def test_parameters_are_there_on_request_and_probabilities_for_classes():
     np.testing.assert_array_equal(data.posterior["weight"][1, -1], last)
 
 
-def test_a_model_alone_is_one_chain_and_loaders_are_taken():
+def test_a_single_model_is_one_chain_and_loaders_are_accepted():
     model, samples = taken(count=0)
     data = samples.to_arviz([X[:4], X[4:]], task="regression", parameters=True)
     assert data.posterior["prediction"].shape == (1, 3, 7, 2)
@@ -82,7 +82,7 @@ def test_chains_that_diverged_are_left_out():
         ht.Samples(chains).to_arviz(X, task="regression")
 
 
-def test_a_sampler_gives_what_is_after_its_burn_in_and_the_noise():
+def test_a_sampler_gives_samples_after_the_burn_in_with_their_noise():
     y = X + 0.1 * torch.randn(7, 1, generator=torch.Generator().manual_seed(0))
     sampler = ht.Sampler(torch.nn.Linear(1, 1), "mse_loss", (X, y), chains=2, lr=0.1, seed=1)
     with warnings.catch_warnings():

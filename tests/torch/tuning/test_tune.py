@@ -35,7 +35,7 @@ def network():
     return nn.Sequential(nn.Linear(2, 12), nn.Tanh(), nn.Linear(12, 3))
 
 
-def dropping():
+def dropout_network():
     return nn.Sequential(nn.Linear(2, 12), nn.Tanh(), nn.Dropout(0.3), nn.Linear(12, 3))
 
 
@@ -44,7 +44,7 @@ def line_examples(n=100):
     return x, 2 * x + 0.1 * torch.cos(30 * x)
 
 
-def straight():
+def linear_model():
     return nn.Linear(1, 1)
 
 
@@ -55,7 +55,7 @@ def parameters(model):
 # What comes out
 
 
-def test_the_better_half_goes_on_and_the_best_of_each_method_is_kept():
+def test_the_better_half_continues_and_the_best_of_each_method_is_kept():
     X, y = class_examples()
     found = ht.tune(network, (X, y), ["LOL", ht.Adam], steps=64, candidates=8)
     for _, rows in found.table.groupby("method"):
@@ -72,7 +72,7 @@ def test_the_better_half_goes_on_and_the_best_of_each_method_is_kept():
     assert "LOL(model, lr=" in repr(found)
 
 
-def test_the_scores_are_those_of_the_averaged_prediction_of_the_second_half():
+def test_scores_are_of_the_prediction_averaged_over_the_second_half_of_a_rung():
     X, y = class_examples()
     other = class_examples(30, seed=1)
     found = ht.tune(network, (X, y), "AdLaLa", steps=80, candidates=2, validation=other)
@@ -88,7 +88,7 @@ def test_the_scores_are_those_of_the_averaged_prediction_of_the_second_half():
     assert trial.single_accuracy == pytest.approx(np.mean([metrics.accuracy(p, other[1]) for p in singles]))
 
 
-def test_by_the_accuracy_the_most_accurate_is_the_best():
+def test_candidates_are_ranked_by_loss_or_accuracy():
     X, y = class_examples(400)
     given = {"Adam": {"beta1": 0.9, "beta2": 0.999, "lr": hb.between(1e-4, 1.0)}}
     found = {
@@ -119,10 +119,10 @@ def test_code_makes_the_optimiser_that_was_found():
         }
 
 
-def test_it_finds_the_stepsize_of_a_line_and_says_that_it_matters():
+def test_the_stepsize_of_a_linear_fit_is_found_and_is_most_important():
     X, y = line_examples()
     given = {"Momentum": {"mu": hb.between(0.0, 0.5), "lr": hb.between(1e-5, 10.0)}}
-    found = ht.tune(straight, (X, y), given, steps=80, candidates=32)
+    found = ht.tune(linear_model, (X, y), given, steps=80, candidates=32)
     assert found.best["Momentum"].loss < 0.01  # half the noise's variance is 0.0025; at 1e-4 it is about 1
     importance = found.importance["Momentum"]
     assert next(iter(importance)) == "lr"
@@ -137,11 +137,12 @@ def test_settings_at_the_end_of_their_range_are_warned_of():
 
     words = r"sgd lie at the end of a range: lr at 0.001, try between\(1e-06, 0.0316\)"
     with pytest.warns(hb.SearchEdgeWarning, match=words) as caught:
-        found = ht.tune(straight, (X, y), {sgd: {"lr": hb.between(1e-6, 1e-3)}}, steps=16, candidates=16)
+        found = ht.tune(linear_model, (X, y), {sgd: {"lr": hb.between(1e-6, 1e-3)}}, steps=16, candidates=16)
     assert found.edges == {"sgd": {"lr": 1e-3}}
     assert caught[0].filename == __file__
     assert (
-        ht.tune(straight, (X, y), {sgd: {"lr": hb.between(1e-3, 1.2)}}, steps=64, candidates=12).edges == {}
+        ht.tune(linear_model, (X, y), {sgd: {"lr": hb.between(1e-3, 1.2)}}, steps=64, candidates=12).edges
+        == {}
     )
 
 
@@ -154,7 +155,7 @@ def test_labels_may_be_any_whole_numbers(kind):
     )
 
 
-def test_a_loss_of_ones_own_is_minimised_and_that_of_the_task_judges():
+def test_a_custom_loss_is_minimised_and_the_loss_of_the_task_ranks():
     """A loss that pulls all outputs to 3 makes all classes equally probable."""
     X, y = class_examples()
     given = {"SGD": {"lr": 0.3}}
@@ -164,11 +165,11 @@ def test_a_loss_of_ones_own_is_minimised_and_that_of_the_task_judges():
 
 
 @pytest.mark.parametrize("task", ["binary", "counts"])
-def test_other_tasks_have_their_losses(task):
+def test_each_task_has_its_loss(task):
     X, _ = line_examples()
     y = (X > 0).float() if task == "binary" else torch.round(torch.exp(1 + X))
     found = ht.tune(
-        straight, (X, y), {"SGD": {"lr": hb.between(0.01, 0.3)}}, steps=80, candidates=4, task=task
+        linear_model, (X, y), {"SGD": {"lr": hb.between(0.01, 0.3)}}, steps=80, candidates=4, task=task
     )
     loss = found.best["SGD"].loss
     assert loss < (0.65 if task == "binary" else 0.5)  # where it begins it is about 0.7, and above 1
@@ -182,7 +183,7 @@ def batches(X, y, size=10):
     return list(zip(X.split(size), y.split(size), strict=True))
 
 
-def test_a_candidate_is_trained_as_if_it_had_never_been_interrupted():
+def test_a_candidate_is_trained_as_if_there_were_no_rungs():
     """By hand: from the model that the seed makes, batch after batch."""
     X, y = class_examples()
     loader = batches(X, y)
@@ -200,7 +201,7 @@ def test_a_candidate_is_trained_as_if_it_had_never_been_interrupted():
 
 
 @pytest.mark.parametrize("kind", ["tensors", "shuffled", "generator", "in order"])
-def test_epochs_and_dropout_go_on_where_a_rung_ended(kind, monkeypatch):
+def test_epochs_and_dropout_continue_where_a_rung_ended(kind, monkeypatch):
     X, y = class_examples()
     data = (X, y) if kind == "tensors" else DataLoader(
         TensorDataset(X, y),
@@ -210,16 +211,16 @@ def test_epochs_and_dropout_go_on_where_a_rung_ended(kind, monkeypatch):
     )  # fmt: skip
     given = {"LOL": {"lr": 0.1, "gamma": 0.5, "tau": TAU}}
     options = {"steps": 48, "validation": class_examples(30, 1)}
-    rungs = ht.tune(dropping, data, given, **options)
+    rungs = ht.tune(dropout_network, data, given, **options)
     monkeypatch.setattr(halving, "ladder", lambda steps, count: [Rung(steps, count)])
-    once = ht.tune(dropping, data, given, **options)
+    once = ht.tune(dropout_network, data, given, **options)
     assert torch.equal(parameters(rungs.model), parameters(once.model))
-    other = ht.tune(dropping, data, given, seed=1, **options)
+    other = ht.tune(dropout_network, data, given, seed=1, **options)
     assert not torch.equal(parameters(rungs.model), parameters(other.model))
 
 
 @pytest.mark.parametrize("kind", ["tensors", "loader"])
-def test_the_same_seed_gives_the_same_answer_and_torch_is_left_as_it_was(kind):
+def test_the_same_seed_gives_the_same_result_and_torchs_generators_are_restored(kind):
     X, y = class_examples()
     generator = torch.Generator().manual_seed(7)
     loader = DataLoader(TensorDataset(X, y), batch_size=16, shuffle=True, generator=generator)
@@ -229,16 +230,16 @@ def test_the_same_seed_gives_the_same_answer_and_torch_is_left_as_it_was(kind):
         torch.manual_seed(state)
         expected = torch.rand(3)
         torch.manual_seed(state)
-        found = ht.tune(dropping, data, "LaLa", steps=32, candidates=4, validation=validation, seed=4)
+        found = ht.tune(dropout_network, data, "LaLa", steps=32, candidates=4, validation=validation, seed=4)
         assert torch.equal(torch.rand(3), expected)
         assert torch.equal(generator.get_state(), before)
         tables.append(found.table)
     assert tables[0].equals(tables[1])
-    other = ht.tune(dropping, data, "LaLa", steps=32, candidates=4, validation=validation, seed=5)
+    other = ht.tune(dropout_network, data, "LaLa", steps=32, candidates=4, validation=validation, seed=5)
     assert not tables[0].equals(other.table)
 
 
-def test_the_generators_are_restored_after_an_error_too():
+def test_torchs_generators_are_restored_after_an_error():
     X, y = class_examples()
     torch.manual_seed(1)
     before = torch.get_rng_state()
@@ -263,7 +264,7 @@ def test_models_keep_their_modes():
     assert found.model[1].num_batches_tracked == 0
 
 
-def test_examples_for_validation_are_no_examples_for_training():
+def test_validation_examples_are_not_trained_on():
     X, y = torch.arange(50.0)[:, None], torch.arange(50)
     training, judging, wrong = loaders.prepare_data((X, y), 0.2, 4, seed=0)
     assert not wrong
@@ -288,11 +289,11 @@ def test_progress_counts_the_steps_of_all_candidates():
 # What diverges, and what is refused
 
 
-def test_candidates_that_diverge_are_out_and_cost_nothing_more():
+def test_candidates_that_diverge_are_not_trained_further():
     X, y = line_examples()
     told = []
     given = {"SGD": {"lr": hb.between(0.01, 1e6)}}
-    found = ht.tune(straight, (X, y), given, steps=320, candidates=8, progress=told.append)
+    found = ht.tune(linear_model, (X, y), given, steps=320, candidates=8, progress=told.append)
     lost = found.table[found.table["diverged"]]
     assert 0 < len(lost) < 8
     assert lost["loss"].isna().all()
@@ -300,10 +301,10 @@ def test_candidates_that_diverge_are_out_and_cost_nothing_more():
     assert len(told) < told[-1].steps
     words = r"nothing was found in 320 steps \(SGD: every candidate diverged\): search at smaller lr"
     with pytest.raises(FloatingPointError, match=words):
-        ht.tune(straight, (X, y), {"SGD": {"lr": hb.between(1e5, 1e6)}}, steps=320, candidates=3)
+        ht.tune(linear_model, (X, y), {"SGD": {"lr": hb.between(1e5, 1e6)}}, steps=320, candidates=3)
 
 
-def diverging(monkeypatch, chosen):
+def let_candidates_diverge(monkeypatch, chosen):
     """Let candidates diverge on the last rung, of the values that are chosen."""
     train_steps = tune.ModuleTrainer._train_steps
 
@@ -315,29 +316,29 @@ def diverging(monkeypatch, chosen):
     monkeypatch.setattr(tune.ModuleTrainer, "_train_steps", breaking)
 
 
-def test_where_the_last_ones_diverge_the_next_best_are_trained_to_the_end(monkeypatch):
+def test_if_the_last_candidates_diverge_the_next_best_is_trained_to_the_end(monkeypatch):
     """The larger lr, the better: the two largest diverge on the last rung."""
     X, y = line_examples()
     given = {"SGD": {"lr": hb.between(0.01, 0.1)}}
-    usual = ht.tune(straight, (X, y), given, steps=16, candidates=4)
+    usual = ht.tune(linear_model, (X, y), given, steps=16, candidates=4)
     assert usual.table.lr.is_monotonic_decreasing
     limit, told = usual.table.lr[2], []
-    diverging(monkeypatch, lambda lr: lr > limit)
-    found = ht.tune(straight, (X, y), given, steps=16, candidates=4, progress=told.append)
+    let_candidates_diverge(monkeypatch, lambda lr: lr > limit)
+    found = ht.tune(linear_model, (X, y), given, steps=16, candidates=4, progress=told.append)
     assert found.arguments == {"SGD": {"lr": limit}}
     assert (found.best["SGD"].rung, found.best["SGD"].steps) == (4, 16)
     assert found.table[found.table.diverged].lr.tolist() == usual.table.lr[:2].tolist()
-    alone = ht.tune(straight, (X, y), {"SGD": {"lr": limit}}, steps=16)
+    alone = ht.tune(linear_model, (X, y), {"SGD": {"lr": limit}}, steps=16)
     assert torch.equal(parameters(found.model), parameters(alone.model))
     assert found.best["SGD"].loss == alone.best["SGD"].loss
     assert all(now.step <= now.steps for now in told)
 
 
-def test_a_method_of_which_none_comes_to_the_end_has_no_best(monkeypatch):
+def test_a_method_whose_candidates_all_diverge_has_no_best(monkeypatch):
     X, y = line_examples()
-    diverging(monkeypatch, lambda lr: lr < 1.0)
+    let_candidates_diverge(monkeypatch, lambda lr: lr < 1.0)
     given = {"SGD": {"lr": hb.between(0.01, 0.1)}, "Momentum": {"lr": 1.0, "mu": 0.1}}
-    found = ht.tune(straight, (X, y), given, steps=16, candidates=8)
+    found = ht.tune(linear_model, (X, y), given, steps=16, candidates=8)
     assert list(found.best) == list(found.trained) == ["Momentum"]
     assert found.without == {
         "SGD": "none came to the end: 4 of its 8 candidates diverged, among them all the best"
@@ -346,7 +347,7 @@ def test_a_method_of_which_none_comes_to_the_end_has_no_best(monkeypatch):
 
 
 @pytest.mark.parametrize("after", [3, 9, 30, 70, 100])
-def test_ctrl_c_returns_what_was_found_until_then(after):
+def test_ctrl_c_returns_the_best_candidates_so_far(after):
     """Or is passed on, where no candidate has come to the end of a rung."""
     X, y = class_examples()
     told = []
@@ -429,7 +430,7 @@ NONE = "there are no validation data"
         ({"methods": "Lucky", "validation": 0}, f"no method 'Lucky'.*{NONE}"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused_with_all_that_is_wrong(options, message):
+def test_wrong_arguments_are_refused_in_one_error(options, message):
     given = {"make_model": network, "data": TENSORS, "methods": "LOL", "steps": 8, "candidates": 1} | options
     with pytest.raises(ValueError, match=message):
         ht.tune(**given)
@@ -514,7 +515,7 @@ def test_targets_and_losses_that_do_not_fit_are_refused_before_anything_is_train
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.int64, torch.bool])
-def test_targets_of_another_type_are_taken_for_what_they_say(kind):
+def test_targets_may_have_any_number_type(kind):
     X = TENSORS[0]
     y = (X[:, :1] > 0).float()
     options = {"task": "binary", "steps": 16, "candidates": 2}
@@ -551,7 +552,7 @@ def test_an_error_of_a_loss_that_has_nothing_to_do_with_targets_is_passed_on():
         ht.tune(network, TENSORS, "LOL", loss=failing)
 
 
-def test_the_optimisers_of_torch_are_taken_as_they_are():
+def test_optimisers_of_torch_can_be_tuned():
     given = {torch.optim.SGD: {"lr": hb.between(0.01, 0.3), "momentum": 0.5}}
 
     def sgd(model, lr, momentum):
@@ -630,7 +631,7 @@ def one_thread():
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_the_defaults_serve_a_convolutional_network():
+def test_the_defaults_work_for_a_convolutional_network():
     """With the paper's friction, which is the default for dense networks, LOL learns less: of eight seeds it
     has 14 to 84 %, with that of the optimiser 96 to 98 %."""
     X, y = digits()
@@ -655,7 +656,7 @@ def test_the_defaults_serve_a_convolutional_network():
     assert min(accuracy.values()) > 0.95, accuracy
 
 
-def test_a_posterior_sets_the_temperature_of_lol_as_it_is():
+def test_a_posterior_sets_the_temperature_of_lol():
     posterior = ht.LossPosterior("cross_entropy", n=50)
     optimizer = ht.LOL(network(), posterior=posterior)
     assert {group["tau"] for group in optimizer.param_groups} == {1 / 50}
