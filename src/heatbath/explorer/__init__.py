@@ -72,9 +72,7 @@ class Served:
         self._socket = bound_socket(host, port)
         self.port = int(self._socket.getsockname()[1])
         self.token = token
-        name = socket.gethostname() if host in ("0.0.0.0", "::") else host
-        name = f"[{name}]" if ":" in name else name
-        self.url = f"http://{name}:{self.port}/" + ("" if token is None else f"?token={token}")
+        self.url = _page_url(host, self.port, token)
         config = uvicorn.Config(
             Explorer(token, framed=framed).app(), log_level="warning", lifespan="on", ws="websockets-sansio",
             ws_max_size=MAX_RECEIVED_BYTES, ws_per_message_deflate=False, timeout_graceful_shutdown=1,
@@ -83,6 +81,10 @@ class Served:
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, name="heatbath-explorer", daemon=True
         )
+        self._start()
+
+    def _start(self) -> None:
+        """Start the server's thread and wait until the server accepts connections."""
         self._thread.start()
         end = time.monotonic() + SERVER_TIMEOUT
         while not self._server.started:
@@ -167,6 +169,14 @@ def explore(host: str = LOOPBACK, port: int | None = None, browser: bool = True)
     elif browser:
         webbrowser.open(served.url)
     return served
+
+
+def _page_url(host: str, port: int, token: str | None) -> str:
+    """Return the address of the page, with this computer's name if all of its addresses are served."""
+    name = socket.gethostname() if host in ("0.0.0.0", "::") else host
+    if ":" in name:  # IPv6
+        name = f"[{name}]"
+    return f"http://{name}:{port}/" + ("" if token is None else f"?token={token}")
 
 
 def _in_notebook() -> bool:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heatbath import datasets
@@ -345,16 +346,23 @@ def _read_problem(value: object) -> tuple[Problem, dict[str, Any]]:
     defaults, make_problem = PROBLEM_KINDS[str(kind)]
     arguments = defaults | errors.read_object("problem", value, ("kind", *defaults))
     arguments.pop("kind", None)
-    problem = make_problem(errors, str(kind), arguments)
+    problem = make_problem(errors, arguments)
     errors.raise_errors()
     assert problem is not None
     return problem, {"kind": kind, **arguments}
 
 
-def _draw_problem(errors: ErrorCollector, kind: str, arguments: dict[str, Any]) -> Problem | None:
-    """Draw a problem of `heatbath.datasets` at random.
+def _draw_problem(kind: str, errors: ErrorCollector, arguments: dict[str, Any]) -> Problem | None:
+    """Draw a problem at random; return None after collecting errors.
 
-    The `arguments` are replaced in place by their checked values.
+    Parameters
+    ----------
+    kind : str
+        Name of the function in `heatbath.datasets`.
+    errors : ErrorCollector
+        Collects errors in the arguments.
+    arguments : dict
+        Arguments of the page; replaced in place by their checked values.
     """
     for name, value in arguments.items():
         with errors.field(name):
@@ -369,8 +377,8 @@ def _draw_problem(errors: ErrorCollector, kind: str, arguments: dict[str, Any]) 
     return problem
 
 
-def _problem_from_points(errors: ErrorCollector, kind: str, arguments: dict[str, Any]) -> Problem | None:
-    """Return the problem of the points [x, y, class] that the user has drawn."""
+def _problem_from_points(errors: ErrorCollector, arguments: dict[str, Any]) -> Problem | None:
+    """Return the problem of the points [x, y, class] drawn by the user, or None after collecting an error."""
     rows = arguments["points"]
     with errors.field("points"):
         if not isinstance(rows, list) or not 4 <= len(rows) <= MAX_DRAWN_POINTS:
@@ -388,8 +396,8 @@ def _problem_from_points(errors: ErrorCollector, kind: str, arguments: dict[str,
     return None
 
 
-def _problem_from_csv(errors: ErrorCollector, kind: str, arguments: dict[str, Any]) -> Problem | None:
-    """Return the problem of a CSV table that the user has dropped onto the page.
+def _problem_from_csv(errors: ErrorCollector, arguments: dict[str, Any]) -> Problem | None:
+    """Return the problem of a CSV table dropped onto the page, or None after collecting errors.
 
     A missing target in `arguments` is replaced in place by the name of the last column.
     """
@@ -454,18 +462,24 @@ class ProblemKind(NamedTuple):
     """A kind of problem that the page offers: its arguments with their defaults, and what makes it."""
 
     defaults: dict[str, Any]
-    make_problem: Callable[[ErrorCollector, str, dict[str, Any]], Problem | None]
+    make_problem: Callable[[ErrorCollector, dict[str, Any]], Problem | None]
 
 
 PROBLEM_KINDS = {
     "spirals": ProblemKind(
-        {"turns": 4, "noise": 0.02, "p": 0.5, "points": DEFAULT_EXAMPLES, "seed": 0}, _draw_problem
+        {"turns": 4, "noise": 0.02, "p": 0.5, "points": DEFAULT_EXAMPLES, "seed": 0},
+        partial(_draw_problem, "spirals"),
     ),
     "trigonometric": ProblemKind(
-        {"a": 6, "b": 1, "noise": 0.02, "points": DEFAULT_EXAMPLES, "seed": 0}, _draw_problem
+        {"a": 6, "b": 1, "noise": 0.02, "points": DEFAULT_EXAMPLES, "seed": 0},
+        partial(_draw_problem, "trigonometric"),
     ),
-    "rings": ProblemKind({"noise": 0.02, "points": DEFAULT_EXAMPLES, "seed": 0}, _draw_problem),
-    "blobs": ProblemKind({"centres": 4, "noise": 0.3, "points": DEFAULT_EXAMPLES, "seed": 0}, _draw_problem),
+    "rings": ProblemKind(
+        {"noise": 0.02, "points": DEFAULT_EXAMPLES, "seed": 0}, partial(_draw_problem, "rings")
+    ),
+    "blobs": ProblemKind(
+        {"centres": 4, "noise": 0.3, "points": DEFAULT_EXAMPLES, "seed": 0}, partial(_draw_problem, "blobs")
+    ),
     "points": ProblemKind({"points": []}, _problem_from_points),
     "csv": ProblemKind({"text": "", "target": None}, _problem_from_csv),
 }
