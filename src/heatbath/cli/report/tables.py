@@ -100,16 +100,16 @@ def _table_by_measure(report: RunReport) -> TextTable:
         [measure_label(name), *(format_estimate(name, values.get(name)) for values in predictions.values())]
         for name in names
     ]
-    single_rows = {
-        name.replace("_", " "): format_estimate(name, value)
+    single_rows = [
+        (name.replace("_", " "), format_estimate(name, value))
         for name, value in point.recorded.items()
         if value is not None and not (name.startswith("test") and names)
-    }
+    ]
     for part, temperature in point.temperatures.items():
-        single_rows[f"temperature {part} / target"] = _format_temperature(temperature)
+        single_rows.append((f"temperature {part} / target", _format_temperature(temperature)))
     if point.diverged:
-        single_rows["diverged"] = f"{point.diverged} of {point.chains}"
-    rows += [[label, "", text, *[""] * len(report.baselines)] for label, text in single_rows.items()]
+        single_rows.append(("diverged", f"{point.diverged} of {point.chains}"))
+    rows += [[label, "", text, *[""] * len(report.baselines)] for label, text in single_rows]
     columns = ["", *predictions]
     used = [i for i in range(len(columns)) if i == 0 or any(row[i] not in ("", UNKNOWN) for row in rows)]
     return TextTable(columns, rows).select(used)
@@ -117,35 +117,33 @@ def _table_by_measure(report: RunReport) -> TextTable:
 
 def _table_by_point(report: RunReport) -> TextTable:
     """Return the table of several points: a row for each point and each baseline."""
-    points = report.points
+    points, labels = report.points, list(report.points[0].labels)
     names = _common_brief_measures(points)
     recorded = [name for name in points[0].recorded if not (name.startswith("test") and names)]
     parts = list(dict.fromkeys(part for point in points for part in point.temperatures))
-    has_diverged = any(point.diverged for point in points)
-    labels = list(points[0].labels)
-    columns = [
-        *labels,
-        *(f"{measure_label(name)}, averaged" for name in names),
-        *(f"{measure_label(name)}, {SINGLE}" for name in names),
-        *(name.replace("_", " ") for name in recorded),
-        *(f"temperature {part} / target" for part in parts),
-        *(["diverged"] if has_diverged else []),
-    ]
-    rows = []
-    for index, point in enumerate(points):
-        row = [_format_label(point.labels[label]) for label in labels]
-        row[-1] += " *" if index == report.best else ""
-        row += [format_estimate(name, point.averaged.get(name)) for name in names]
-        row += [format_estimate(name, point.single.get(name)) for name in names]
-        row += [format_estimate(name, point.recorded[name]) for name in recorded]
-        row += [_format_temperature(point.temperatures.get(part)) for part in parts]
-        rows.append([*row, f"{point.diverged} of {point.chains}"] if has_diverged else row)
-    if names:
-        for baseline, (values, _) in report.baselines.items():
-            row = [baseline, *[""] * (len(labels) - 1)]
-            row += [format_estimate(name, values.get(name)) for name in names]
-            rows.append(row + [""] * (len(columns) - len(row)))
-    return TextTable(columns, rows)
+    columns = [(label, [_format_label(point.labels[label]) for point in points]) for label in labels]
+    if report.best is not None:
+        columns[-1][1][report.best] += " *"
+    for name in names:
+        cells = [format_estimate(name, point.averaged.get(name)) for point in points]
+        columns.append((f"{measure_label(name)}, averaged", cells))
+    for name in names:
+        cells = [format_estimate(name, point.single.get(name)) for point in points]
+        columns.append((f"{measure_label(name)}, {SINGLE}", cells))
+    for name in recorded:
+        cells = [format_estimate(name, point.recorded[name]) for point in points]
+        columns.append((name.replace("_", " "), cells))
+    for part in parts:
+        cells = [_format_temperature(point.temperatures.get(part)) for point in points]
+        columns.append((f"temperature {part} / target", cells))
+    if any(point.diverged for point in points):
+        columns.append(("diverged", [f"{point.diverged} of {point.chains}" for point in points]))
+    rows = [list(cells) for cells in zip(*(cells for _, cells in columns), strict=True)]
+    for baseline, (values, _) in report.baselines.items() if names else ():
+        row = [baseline, *[""] * (len(labels) - 1)]
+        row += [format_estimate(name, values.get(name)) for name in names]
+        rows.append(row + [""] * (len(columns) - len(row)))
+    return TextTable([name for name, _ in columns], rows)
 
 
 def _common_brief_measures(points: Sequence[PointReport]) -> list[str]:
