@@ -257,20 +257,12 @@ def llc(
     burn_in, draws = whole("llc: burn_in", burn_in, low=0), whole("llc: draws", draws, low=4)
     seed = seeds.new_seed() if seed is None else whole("llc: seed", seed, low=0, high=2**63)
     centre = _restrict_parameters(deepcopy(model).eval(), only)
-    if not any(p.requires_grad for p in centre.parameters()):
-        raise ValueError("llc: no parameter moves: all have requires_grad=False, or only= has none")
     batches = _Batches(data, batch, whole("llc: chains", chains, low=1), seed, model_device(model))
     n, start_loss = batches.measure(lambda x, y: _checked_loss(loss(centre(x), y)))
     beta = _inverse_temperature(beta, n)
     tau = 1 / (n * beta)
     walk = _RandomWalk(Chains(centre, chains, "same"), loss, g * tau, start_loss)
-    if sampler is None:
-        stepsize = DEFAULT_LR if lr is None else lr
-        optimizer: Optimizer = Langevin(walk.chains, stepsize, DEFAULT_GAMMA, tau, seed=seed)
-    else:
-        optimizer = sampler(walk.chains, tau)
-    if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"llc: sampler(chains, tau) must return an optimiser, got {shown(optimizer)}")
+    optimizer = _make_optimizer(sampler, walk.chains, tau, DEFAULT_LR if lr is None else lr, seed)
     walk.run(optimizer, batches, burn_in, draws)
     ratios = walk.trace(walk.virials) / tau
     result = LearningCoefficient(
@@ -287,6 +279,16 @@ def llc(
     )
     _warn_of_problems(result)
     return result
+
+
+def _make_optimizer(sampler: Sampler | None, chains: Chains, tau: float, lr: float, seed: int) -> Optimizer:
+    """Return the optimiser that the user's function makes at the temperature τ, or else Langevin dynamics."""
+    if sampler is None:
+        return Langevin(chains, lr, DEFAULT_GAMMA, tau, seed=seed)
+    optimizer = sampler(chains, tau)
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"llc: sampler(chains, tau) must return an optimiser, got {shown(optimizer)}")
+    return optimizer
 
 
 def _inverse_temperature(beta: float | None, n: int) -> float:
@@ -549,8 +551,15 @@ def _restrict_parameters(model: nn.Module, only: Mapping[str, Tensor | bool] | N
     only
         Masks by the names of parameters, True for a complete parameter; None for all parameters.
     """
-    if only is None:
-        return model
+    if only is not None:
+        _apply_masks(model, only)
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ValueError("llc: no parameter moves: all have requires_grad=False, or only= has none")
+    return model
+
+
+def _apply_masks(model: nn.Module, only: Mapping[str, Tensor | bool]) -> None:
+    """Let only the masked elements of a module's parameters move, in place."""
     if not isinstance(only, Mapping):
         raise TypeError(f"llc: only must be a dict of masks by the names of parameters, got {shown(only)}")
     parameters = dict(model.named_parameters())
@@ -569,7 +578,6 @@ def _restrict_parameters(model: nn.Module, only: Mapping[str, Tensor | bool] | N
         owner, _, attribute = name.rpartition(".")
         rule = _MaskedTensor(parameter, mask)
         parametrize.register_parametrization(model.get_submodule(owner), attribute, rule)
-    return model
 
 
 def _checked_mask(name: str, mask: object, parameter: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from heatbath.datasets.problem import Floats
 from heatbath.diagnostics import statistics
-from heatbath.diagnostics.convergence_check import Convergence, convergence_of, has_converged
+from heatbath.diagnostics.convergence_check import RULE, Convergence, convergence_of, has_converged
 from heatbath.diagnostics.statistics import Estimate
 from heatbath.training.stepsize import is_surely_off
 
@@ -58,6 +58,11 @@ class Diagnosis(NamedTuple):
     temperatures: dict[str, PartTemperatures]
 
     @property
+    def chains_agree(self) -> bool:
+        """True if R-hat meets that rule; a longer burn-in can improve it, but never the sample size."""
+        return self.convergence is not None and self.convergence.rhat_worst <= RULE.rhat
+
+    @property
     def has_converged(self) -> bool:
         """True if R-hat and effective sample size meet the rule of `heatbath.diagnostics`."""
         return self.convergence is not None and has_converged(self.convergence)
@@ -66,8 +71,8 @@ class Diagnosis(NamedTuple):
 def diagnose(records: Mapping[int, SampleRecord], step: int, chains: int, parts: Sequence[str]) -> Diagnosis:
     """Choose the burn-in, and diagnose the samples after it.
 
-    The burn-in is an eighth or a quarter of the steps if the chains have converged after it at the right
-    kinetic temperature, otherwise half of them.
+    The burn-in is an eighth or a quarter of the steps if the chains agree after it (worst R-hat at most 1.1)
+    at the right kinetic temperature, otherwise half of them.
 
     Parameters
     ----------
@@ -87,7 +92,7 @@ def diagnose(records: Mapping[int, SampleRecord], step: int, chains: int, parts:
         diagnosis = Diagnosis(
             burn_in, alive, _measure_convergence(kept, alive), _mean_temperatures(kept, alive, parts)
         )
-        if diagnosis.has_converged and not parts_off_temperature(diagnosis.temperatures, "kinetic"):
+        if diagnosis.chains_agree and not parts_off_temperature(diagnosis.temperatures, "kinetic"):
             break
     return diagnosis
 

@@ -160,7 +160,7 @@ class Report:
 
     @property
     def _verdict(self) -> str:
-        """Whether the averaged prediction is better, in words."""
+        """Verdict on the averaged prediction, in words."""
         if self.difference.high < 0:
             return "better"
         return "worse" if self.difference.low > 0 else "no detectable difference on these examples"

@@ -8,8 +8,8 @@ chain has its own batches (see `heatbath.torch.sampling.batches`). What isn't gi
   2/γ the kinetic temperature is not right by the rule of `heatbath.training.stepsize`, unless half the
   stepsize doesn't help. (The configurational temperature with full gradients would see the bias of the
   parameters, but costs passes over all data.)
-- The burn-in: an eighth or a quarter of the steps if after it the chains have converged at the right kinetic
-  temperature, otherwise half.
+- The burn-in: an eighth or a quarter of the steps if after it the chains agree (worst R-hat at most 1.1) at
+  the right kinetic temperature, otherwise half.
 - The spacing of samples: it doubles whenever a chain would have more than `samples`.
 
 The friction γ is 0.3. Measured on 8x8 digits with a dense network and a narrow prior (1500 steps of four
@@ -193,14 +193,12 @@ class Sampler:
         seed: int | None = None,
     ) -> None:
         checks = ArgumentChecks()
-        checks.problems += find_model_problems(model)
-        checks.problems += find_loss_problems(loss, task)
+        checks.problems += find_model_problems(model) + find_loss_problems(loss, task)
         checks.problems += find_data_problems(data, batch)
         chains = checks.run(whole, "chains", chains, low=1, high=2**31)
         samples = checks.run(whole, "samples", samples, low=8)
         batch = None if batch is None else checks.run(whole, "batch", batch, low=1)
-        if lr != "auto":
-            lr = checks.run(real, "lr, unless it is 'auto',", lr, accepted=POSITIVE)
+        lr = lr if lr == "auto" else checks.run(real, "lr, unless it is 'auto',", lr, accepted=POSITIVE)
         gamma = checks.run(real, "gamma", gamma, accepted=POSITIVE)
         checks.run(real, "temperature", temperature, accepted=POSITIVE)
         seed = seeds.new_seed() if seed is None else checks.run(whole, "seed", seed, low=0, high=2**63)
@@ -211,9 +209,7 @@ class Sampler:
         meaning: Task = TASK_OF_LOSS.get(name, task)  # type: ignore[assignment]
         function = NamedLoss(meaning) if isinstance(loss, str) else loss
         single = deepcopy(model).eval()
-        all_at_once = is_pair(data) and batch is None and len(data[0]) <= FULL_BATCH_UP_TO
-        size = None if all_at_once else batch or DEFAULT_BATCH
-        batches = ChainBatches(data, size, chains, seed, model_device(model))
+        batches = ChainBatches(data, _batch_size(data, batch), chains, seed, model_device(model))
         properties = inspect_data(single, function, batches, meaning, named=isinstance(loss, str))
         settings = SamplerSettings(
             **properties._asdict(),
@@ -768,6 +764,13 @@ class Sampler:
             )
         self._restore(tensors, content)
         self._calls_to_repeat, self._calls = self._calls, []
+
+
+def _batch_size(data: Data, batch: int | None) -> int | None:
+    """Return the number of examples of a chain at a step; None for all of them."""
+    if batch is None and is_pair(data) and len(data[0]) <= FULL_BATCH_UP_TO:
+        return None
+    return batch or DEFAULT_BATCH
 
 
 def _matching_batches(
