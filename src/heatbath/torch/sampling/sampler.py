@@ -8,7 +8,7 @@ chain has its own batches (see `heatbath.torch.sampling.batches`). What isn't gi
   2/γ the kinetic temperature is not right by the rule of `heatbath.training.stepsize`, unless half the
   stepsize doesn't help. (The configurational temperature with full gradients would see the bias of the
   parameters, but costs passes over all data.)
-- The burn-in: an eighth or a quarter of the steps if after it the chains agree (worst R-hat at most 1.1) at
+- The burn-in: an eighth or a quarter of the steps if after it the chains agree (median R-hat at most 1.1) at
   the right kinetic temperature, otherwise half.
 - The spacing of samples: it doubles whenever a chain would have more than `samples`.
 
