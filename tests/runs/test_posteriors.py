@@ -108,7 +108,7 @@ def test_an_adaptive_part_keeps_the_law_of_its_thermostat():
             lambda: trained(
                 partition=hb.LaLa(0.1, 1.0, word="BAOAB", word_output="ABOBA", posterior=hb.Posterior())
             ),
-            "seen at the kick or none",
+            "either all words or none must show θ at the kick",
         ),
         (lambda: hb.Posterior(noise="known"), "'sampled'"),
         (lambda: hb.Posterior(noise=(0.1, -1.0)), "noise"),
@@ -121,7 +121,7 @@ def test_an_adaptive_part_keeps_the_law_of_its_thermostat():
             lambda: trained(
                 partition=hb.Partition(hb.AdaptiveLangevin(), 0.1, posterior=hb.Posterior(prior=(1, 2)))
             ),
-            "have thermostats together",
+            "share thermostats",
         ),
         (
             lambda: trained().resume(10, hb.LaLa(0.1, 1.0, posterior=hb.Posterior())),

@@ -195,7 +195,7 @@ def test_the_engines_adaptive_langevin_is_at_its_temperature_whatever_the_mini_b
 
 @pytest.mark.parametrize("bad", [5, (0,), ("a",), (2.5,)])
 def test_bad_networks_are_refused(bad):
-    with pytest.raises((TypeError, ValueError), match="Dense: "):
+    with pytest.raises((TypeError, ValueError), match="MLP: "):
         hb.MLP(bad)
 
 

@@ -1,4 +1,4 @@
-"""Networks: dense ones, as values; their activations; how they start, and become torch modules and back."""
+"""Define dense networks: their shape, activations and initial parameters, and their torch modules."""
 
 from __future__ import annotations
 
@@ -22,9 +22,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Activation:
-    """What a layer does to its values, everywhere: in NumPy, in torch and, by its number, in compiled code.
+    """Activation of a layer in NumPy, in torch, and in compiled code.
 
-    `slope` is the derivative, as a function of the activation's value; `module` is a class of `torch.nn`.
+    Attributes
+    ----------
+    number : int
+        Its code in compiled code.
+    value : callable
+        The activation.
+    slope : callable
+        Its derivative, as a function of its value.
+    module : str
+        The name of its class in `torch.nn`.
     """
 
     number: int
@@ -40,29 +49,48 @@ ACTIVATIONS = {
 }
 
 
-AT_ONCE = 2**14  # values of a layer for some examples: they stay in the cache
-PIECE = 2**14  # rows of a table that is predicted in pieces: see `block`
+AT_ONCE = 2**14  # values of a layer that are computed at a time, so that they stay in the cache
+PIECE = 2**14  # largest block of rows: see `block`
 
 
 def block(most: int) -> int:
-    """How many rows are computed with at a time, at most so many: a power of two up to PIECE.
+    """Return how many rows are computed at a time: the largest power of two up to `most` and PIECE.
 
-    Matrix products round by their number of rows. So the rows of a table fall into the same blocks, and have
-    the same digits, whether all are given at once or in pieces of PIECE rows.
+    Rounding in matrix products depends on the number of rows. With these blocks the results are the same, bit
+    for bit, whether a table is given as a whole or in pieces of PIECE rows.
     """
     return 1 << min(max(most, 1), PIECE).bit_length() - 1
 
 
 @dataclass(frozen=True)
 class MLP:
-    """A fully connected network: hidden layers of these sizes, then a linear layer to the outputs.
+    """Fully connected network: hidden layers with an activation, then a linear layer.
 
     The outputs are logits (of one class against the other, or of each class) or the values of a regression.
-    Its layers are called `layer1`, `layer2`, ...; the parameters are numbered as torch does, layer by layer,
-    weight (out x in, row by row), then bias.
+    The layers are called `layer1`, `layer2`, ... The parameters have torch's order: layer by layer, weight
+    (out x in, row by row), then bias.
 
-    `init` says where chains start: "torch" draws weights and biases from U(-1/√in, 1/√in), torch's default
-    for linear layers; "gaussian" draws both from N(0, scale²); "zeros" is what it says.
+    Parameters
+    ----------
+    hidden : sequence of int, optional
+        Widths of the hidden layers.
+    activation : {"relu", "tanh", "identity"}, optional
+        Activation of the hidden layers.
+    init : {"torch", "gaussian", "zeros"}, optional
+        Initial parameters of chains: "torch" draws weights and biases from U(-1/√in, 1/√in), torch's default
+        for linear layers; "gaussian" draws both from N(0, scale²).
+    scale : float, optional
+        Standard deviation of "gaussian".
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a value is not valid.
+
+    Examples
+    --------
+    >>> MLP((100, 100)).parameters(inputs=2, outputs=1)
+    10501
     """
 
     hidden: Sequence[int] = (100,)
@@ -71,33 +99,46 @@ class MLP:
     scale: float = 0.01
 
     def __post_init__(self) -> None:
+        """Check all fields."""
         if not isinstance(self.hidden, (list, tuple)):
-            raise TypeError(
-                f"Dense: hidden must be a list of layer sizes such as (100,), got {self.hidden!r}"
-            )
-        choice("Dense: activation", self.activation, tuple(ACTIVATIONS))
-        choice("Dense: init", self.init, ("torch", "gaussian", "zeros"))
+            raise TypeError(f"MLP: hidden must be a list of layer sizes such as (100,), got {self.hidden!r}")
+        choice("MLP: activation", self.activation, tuple(ACTIVATIONS))
+        choice("MLP: init", self.init, ("torch", "gaussian", "zeros"))
         store(
             self,
-            hidden=tuple(whole("Dense: a hidden layer's size", size, low=1) for size in self.hidden),
-            scale=real("Dense: scale", self.scale, NON_NEGATIVE),
+            hidden=tuple(whole("MLP: a hidden layer's size", size, low=1) for size in self.hidden),
+            scale=real("MLP: scale", self.scale, NON_NEGATIVE),
         )
 
     def sizes(self, inputs: int, outputs: int) -> tuple[int, ...]:
-        """The widths from the inputs to the outputs."""
+        """Return the widths from the inputs to the outputs."""
         return (inputs, *self.hidden, outputs)
 
     def layers(self, inputs: int, outputs: int) -> Layers:
-        """Its layers as a partition takes them: their names, and the sizes of weight and bias."""
+        """Return the names of the layers, with the sizes of weight and bias, for `Partition.parts`."""
         pairs = enumerate(pairwise(self.sizes(inputs, outputs)), start=1)
         return {f"layer{i}": (width * out, out) for i, (width, out) in pairs}
 
     def parameters(self, inputs: int, outputs: int) -> int:
-        """How many parameters it has."""
+        """Return the number of parameters."""
         return sum(map(sum, self.layers(inputs, outputs).values()))
 
     def start(self, inputs: int, outputs: int, chains: ArrayLike, seed: int) -> Array:
-        """Where the chains with these numbers start: (chains, parameters)."""
+        """Return the initial parameters of chains.
+
+        Parameters
+        ----------
+        inputs, outputs : int
+            Widths of the network's ends.
+        chains : array_like of int
+            Numbers of the chains.
+        seed : int
+            Seed of the run.
+
+        Returns
+        -------
+        array, (chains, parameters)
+        """
         numbers = np.asarray(chains)
         size = self.parameters(inputs, outputs)
         if self.init == "zeros":
@@ -111,20 +152,34 @@ class MLP:
         return np.concatenate(widths) * (2 * uniforms(seed, START, 0, numbers, 0, 0, size) - 1)
 
     def forward(self, theta: ArrayLike, x: ArrayLike, outputs: int) -> Array:
-        """The logits (examples, outputs) at inputs x (examples, inputs) with parameters theta, in float64."""
+        """Return the outputs of the network in float64.
+
+        Parameters
+        ----------
+        theta : array_like, (parameters,)
+            The parameters.
+        x : array_like, (examples, inputs)
+            The inputs.
+        outputs : int
+            The number of outputs.
+
+        Returns
+        -------
+        array, (examples, outputs)
+        """
         vector, inputs = np.asarray(theta, np.float64), np.asarray(x, np.float64)
         sizes = self.sizes(inputs.shape[-1], outputs)
         result = np.empty((len(inputs), outputs))
         rows = block(AT_ONCE // max(sizes[1:]))
         for first in range(0, len(inputs), rows):
             values, begin = inputs[first : first + rows], 0
-            for place, (width, out) in enumerate(pairwise(sizes), start=1):
+            for layer, (width, out) in enumerate(pairwise(sizes), start=1):
                 middle = begin + width * out
                 W = vector[begin:middle].reshape(out, width)
                 begin = middle + out
                 values = values @ W.T
                 values += vector[middle:begin]
-                if place < len(sizes) - 1:
+                if layer < len(sizes) - 1:
                     values = ACTIVATIONS[self.activation].value(values)
             result[first : first + rows] = values
         return result
@@ -132,9 +187,22 @@ class MLP:
     def between(
         self, theta: ArrayLike, inputs: tuple[ArrayLike, ArrayLike], outputs: tuple[ArrayLike, ArrayLike]
     ) -> Array:
-        """The parameters (..., parameters) of the networks that say c f(a x + b) + d of x, f those of theta.
+        """Return the parameters of networks with rescaled inputs and outputs.
 
-        `inputs` are a and b, of each input, and `outputs` c and d, of each output.
+        They are networks x -> c f(a x + b) + d, where f are the networks with parameters theta.
+
+        Parameters
+        ----------
+        theta : array_like, (..., parameters)
+            Parameters of f.
+        inputs : pair of array_like
+            a and b, with one number for each input.
+        outputs : pair of array_like
+            c and d, with one number for each output.
+
+        Returns
+        -------
+        array, (..., parameters)
         """
         (a, b), (c, d) = ([np.asarray(v, np.float64).ravel() for v in pair] for pair in (inputs, outputs))
         vectors = np.array(theta, np.float64)
@@ -150,7 +218,7 @@ class MLP:
         return vectors
 
     def to_torch(self, theta: ArrayLike, inputs: int, outputs: int) -> torch.nn.Sequential:
-        """A torch module with these parameters; it ends in logits, without sigmoid or softmax."""
+        """Return a torch module with these parameters. Its outputs are logits, without sigmoid or softmax."""
         import torch
 
         modules: list[torch.nn.Module] = []
@@ -166,5 +234,5 @@ class MLP:
 
 
 def from_torch(module: Any) -> Array:
-    """The parameters of a torch module as one vector, in the order in which they are numbered here."""
+    """Return the parameters of a torch module as one vector, in the order of `MLP`."""
     return np.concatenate([p.detach().cpu().double().numpy().ravel() for p in module.parameters()])

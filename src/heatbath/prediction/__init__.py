@@ -1,8 +1,8 @@
-"""Predictions averaged over networks, and the laws of new data that follow from them.
+"""Average predictions over networks, and compute the predictive distributions of new data.
 
-`Run.predict` gives a `Prediction`: mean, variance, and how much of the uncertainty is noise of the data.
-`Run.predictive` gives a `Mixture`, the law of new data in a regression, and `Run.calibration` a
-`Calibration`, which says what share of the data lies where in it.
+`Run.predict` returns a `Prediction`: mean, variance, and how much of the uncertainty is noise of the data.
+`Run.predictive` returns a `Mixture`, the distribution of new data in a regression. `Run.calibration` returns
+a `Calibration`, which corrects its intervals by the training examples.
 """
 
 from heatbath.prediction.averages import Prediction as Prediction

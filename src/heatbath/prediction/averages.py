@@ -1,4 +1,4 @@
-"""Running averages of what samples say: mean, variance and entropies, in memory that does not grow."""
+"""Average predictions over samples: mean, variance and entropies, in constant memory."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ A = TypeVar("A")
 
 
 class Prediction(NamedTuple, Generic[A]):
-    """What samples say together: NumPy arrays for a run, tensors in the CPU's memory for a torch model.
+    """Prediction averaged over samples: NumPy arrays for a run, tensors on the CPU for a torch model.
 
-    `mean` and `variance` are (examples, outputs), of probabilities, of the values of a regression or of
-    counts, and `sd` is the root of the variance. Of counts, and in a regression with a posterior, these are
-    of new data: the variance is that over the samples, plus the mean variance of data around them, `noise`:
-    (outputs,), or (examples, outputs) where it depends on the inputs. It is None elsewhere.
-
-    `entropy` (examples,), in nats, is that of the mean, summed over columns that are labels or values of
-    their own; of values and counts that of a normal law with this variance. Of probabilities it is the sum of
-    two: `expected_entropy`, the mean over samples of their entropies, which is the noise of the data as they
-    see it, and `mutual_information`, what they disagree about. These two are None for values and counts, and
-    where only the means were kept.
+    Attributes
+    ----------
+    mean, variance : array, (examples, outputs)
+        Of probabilities, of the values of a regression, or of counts. For counts, and in a regression with a
+        posterior, they describe new data: the variance is that over the samples plus `noise`.
+    entropy : array, (examples,)
+        Entropy of the mean in nats, summed over independent columns. For values and counts it is that of a
+        normal distribution with this variance. For probabilities it is the sum of the next two.
+    expected_entropy : array, (examples,), or None
+        Mean over samples of their entropies: the noise of the data, as the samples predict it. None for
+        values and counts, and if only means were kept.
+    mutual_information : array, (examples,), or None
+        The disagreement of the samples. None in the same cases.
+    noise : array, (outputs,) or (examples, outputs), or None
+        Mean variance of the data around the samples' values; one for each example if it depends on the
+        inputs. None for classes, and without a posterior.
     """
 
     mean: A
@@ -37,14 +43,14 @@ class Prediction(NamedTuple, Generic[A]):
 
     @property
     def sd(self) -> A:
-        """The standard deviation: over the samples, and of new data where their noise is known."""
+        """Standard deviation: the root of `variance`."""
         variance: Any = self.variance
-        root: A = variance.sqrt() if hasattr(variance, "sqrt") else np.sqrt(variance)  # of a tensor, too
+        root: A = variance.sqrt() if hasattr(variance, "sqrt") else np.sqrt(variance)  # a tensor has sqrt
         return root
 
 
 class Average:
-    """The running mean and squared deviations of what samples say (Welford), and their mean entropy."""
+    """Running mean, squared deviations (Welford) and mean entropy of the predictions of samples."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -53,8 +59,15 @@ class Average:
         self._noise: Floats | None = None
 
     def add(self, outputs: Floats, noise: Floats | None = None) -> None:
-        """Take in what one more sample says: probabilities, values or rates, (examples, outputs), and the
-        variance of the data around values, (outputs,) or (examples, outputs)."""
+        """Add the predictions of one more sample.
+
+        Parameters
+        ----------
+        outputs : array, (examples, outputs)
+            Probabilities, values or rates.
+        noise : array, (outputs,) or (examples, outputs), optional
+            Variance of the data around values.
+        """
         self._count += 1
         difference = outputs - self._mean
         self._mean = self._mean + difference / self._count
@@ -66,28 +79,37 @@ class Average:
             self._entropy = self._entropy + (entropy - self._entropy) / self._count
 
     def prediction(self) -> Prediction[Floats]:
-        """What all of them say together."""
+        """Return the prediction averaged over all samples. Raises ValueError without samples."""
         if not self._count:
-            raise ValueError("there are no samples: take some after the burn-in")
+            raise ValueError("there are no samples: run more steps after the burn-in")
         variance = self._squares / self._count
         if not TASKS[self._task].classes:
             noise = None if self._noise is None else self._noise / self._count
-            return of_data(self._task, self._mean, variance, noise)
+            return predict_new_data(self._task, self._mean, variance, noise)
         entropy = entropy_of(self._mean, self._task)
-        disagreement = np.maximum(entropy - self._entropy, 0.0)  # it is never negative but for rounding
+        disagreement = np.maximum(entropy - self._entropy, 0.0)  # below 0 only by rounding
         return Prediction(self._mean, variance, entropy, self._entropy, disagreement)
 
 
-def of_data(task: Task, mean: Floats, spread: Floats, noise: Floats | None) -> Prediction[Floats]:
-    """The prediction of values or rates with a spread over samples, and perhaps noise around them: that of
-    counts is their rate."""
+def predict_new_data(task: Task, mean: Floats, spread: Floats, noise: Floats | None) -> Prediction[Floats]:
+    """Return the prediction of values or counts.
+
+    Parameters
+    ----------
+    task : str
+        The task. The noise of counts is their rate.
+    mean, spread : array, (examples, outputs)
+        Mean and variance over samples.
+    noise : array or None
+        Variance of the data around the samples' values, if it is known.
+    """
     noise = mean if task == "counts" else noise
     variance = spread if noise is None else spread + noise
     return Prediction(mean, variance, normal_entropy(variance), None, None, noise)
 
 
 def entropy_of(probabilities: Floats, task: Task) -> Floats:
-    """The entropy of classes, or the sum of those of binary columns."""
+    """Return the entropy of each example in nats, (examples,); that of binary columns is summed."""
     from scipy.special import entr
 
     entropies = entr(probabilities)
@@ -97,6 +119,6 @@ def entropy_of(probabilities: Floats, task: Task) -> Floats:
 
 
 def normal_entropy(variance: Floats) -> Floats:
-    """The entropy of independent normal columns: minus infinity where the variance is 0."""
+    """Return the entropy of independent normal columns; it is minus infinity for a variance of 0."""
     with np.errstate(divide="ignore"):
         return np.asarray(0.5 * np.log(2 * math.pi * math.e * variance).sum(axis=-1))

@@ -1,4 +1,4 @@
-"""A committee of dense networks: what they say together of new inputs."""
+"""Combine the predictions of several dense networks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS, Task
 from heatbath.models.dense import MLP
 from heatbath.models.likelihood import Likelihood
-from heatbath.prediction.averages import Average, Prediction, entropy_of, of_data
+from heatbath.prediction.averages import Average, Prediction, entropy_of, predict_new_data
 from heatbath.prediction.predictive_distributions import Categorical, Mixture, mixture_of
 
 
@@ -24,28 +24,49 @@ def average_networks(
     x: Floats,
     variances: Iterable[Floats] | None = None,
 ) -> Prediction[Floats]:
-    """What networks with these parameters say of standardised inputs, (examples, features), together, with
-    the variances of the targets around each if there are any.
+    """Return the prediction averaged over networks, which are evaluated one at a time.
 
-    One network is in memory at a time.
+    Parameters
+    ----------
+    likelihood : Likelihood
+        How outputs become predictions.
+    network : MLP
+        The shape of the networks.
+    thetas : iterable of array, (parameters,)
+        The parameters of each.
+    x : array, (examples, features)
+        Standardised inputs.
+    variances : iterable of array, (targets,), optional
+        Noise variances of the targets for each network.
     """
     average = Average(likelihood.problem.task)
-    for theta, known in zip(thetas, repeat(None) if variances is None else variances, strict=False):
+    for theta, variance in zip(thetas, repeat(None) if variances is None else variances, strict=False):
         outputs = network.forward(theta, x, likelihood.outputs)
-        average.add(likelihood.values(outputs), likelihood.noise(outputs, known))
+        average.add(likelihood.values(outputs), likelihood.noise(outputs, variance))
     return average.prediction()
 
 
 def laws(
     likelihood: Likelihood, network: MLP, thetas: NDArray[Any], x: Floats, variances: Floats | None
 ) -> Mixture | Categorical:
-    """The laws of new data of networks with these parameters, (samples, parameters), at standardised inputs.
+    """Return the predictive distribution of new data.
 
-    `variances` are those of the targets around each network, (samples, targets), if they have any.
+    Parameters
+    ----------
+    likelihood : Likelihood
+        How outputs become predictions.
+    network : MLP
+        The shape of the networks.
+    thetas : array, (samples, parameters)
+        The parameters of each.
+    x : array, (examples, features)
+        Standardised inputs.
+    variances : array, (samples, targets), or None
+        Noise variances of the targets for each network, if there are any.
     """
     outputs = np.empty((len(thetas), len(x), likelihood.outputs))
-    for place, theta in enumerate(thetas):
-        outputs[place] = network.forward(theta, x, likelihood.outputs)
+    for sample, theta in enumerate(thetas):
+        outputs[sample] = network.forward(theta, x, likelihood.outputs)
     if TASKS[likelihood.problem.task].classes:
         return Categorical(outputs)
     return mixture_of(likelihood, outputs, variances)
@@ -54,11 +75,20 @@ def laws(
 def join_averages(
     task: Task, means: Floats, variances: Floats, noise: Floats | None = None
 ) -> Prediction[Floats]:
-    """The prediction of chains that have kept their means and variances only, (chains, examples, outputs).
+    """Return the prediction of chains that have kept only their means and variances.
 
-    The variance is within chains and between them; the entropy is not split.
+    The variance is the sum of those within chains and between them. The entropy is not split.
+
+    Parameters
+    ----------
+    task : str
+        The task.
+    means, variances : array, (chains, examples, outputs)
+        Mean and variance over the samples of each chain.
+    noise : array, optional
+        Variance of the data around the samples' values.
     """
     mean, variance = means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)
     if not TASKS[task].classes:
-        return of_data(task, mean, variance, noise)
+        return predict_new_data(task, mean, variance, noise)
     return Prediction(mean, variance, entropy_of(mean, task), None, None)

@@ -1,4 +1,7 @@
-"""The laws of new data that samples predict, one for each sample: of numbers in a mixture, and of a class."""
+"""Define predictive distributions of new data, as mixtures with one component for each sample.
+
+`Mixture` is for numbers and counts, `Categorical` for classes. Symbols: z is a standard normal number.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +19,33 @@ from heatbath.datasets.problem import Floats, numbers
 from heatbath.models.dense import block
 from heatbath.models.likelihood import Likelihood
 
-AT_ONCE = 1 << 18  # numbers of all components at a time: they stay in the cache
-EXACT = 1e-12  # how well a quantile is known, in units of the smallest deviation that is not 0
-TANGENTS = 8  # that are followed to a quantile before every other step halves the interval in which it lies
-TINY = 1e-300  # nothing below is exact
-UNCOUNTED = 1e12  # a rate from which on counts have a normal law, to 1e-6
+AT_ONCE = 1 << 18  # numbers of all components that are computed at a time, so that they stay in the cache
+EXACT = 1e-12  # tolerance of a quantile, in units of the smallest scale that isn't 0
+TANGENTS = 8  # Newton steps to a quantile after which every second step bisects
+TINY = 1e-300  # smaller numbers are not exact
+UNCOUNTED = 1e12  # rate from which on counts are treated as normal, to 1e-6
 
 
 class Law(NamedTuple):
-    """The law of data around what one network says: functions of arrays that are broadcast.
+    """Distribution of data around the values of one network, as functions of arrays that are broadcast.
 
-    - `cdf(y, mean, scale)`: the probability of y or less;
-    - `log_density(y, mean, scale)`: of whole numbers, the logarithm of their probability;
-    - `standard(share)`: where the law with mean 0 and scale 1 has this share below; of counts, a normal one;
-    - `bounds(share, mean, scale)`: below the first `cdf` is less than this share, at the second it is not;
-    - `variance(mean, scale)`;
-    - `draw(generator, mean, scale)`: one datum for each mean;
-    - `whole`: whether data are whole numbers.
+    Attributes
+    ----------
+    cdf : callable
+        cdf(y, mean, scale) is the probability of y or less.
+    log_density : callable
+        log_density(y, mean, scale); for whole numbers, the logarithm of their probability.
+    standard : callable
+        standard(share) is the quantile for mean 0 and scale 1; for counts, that of a normal distribution.
+    bounds : callable
+        bounds(share, mean, scale) are two numbers: below the first the cdf is less than this share, and at
+        the second it isn't.
+    variance : callable
+        variance(mean, scale).
+    draw : callable
+        draw(generator, mean, scale) draws one number for each mean.
+    whole : bool
+        True for distributions of whole numbers.
     """
 
     cdf: Callable[[Floats, Floats, Floats], Floats]
@@ -44,35 +57,41 @@ class Law(NamedTuple):
     whole: bool = False
 
 
-def _standard(y: Floats, mean: Floats, scale: Floats) -> Floats:
+def _standardised(y: Floats, mean: Floats, scale: Floats) -> Floats:
+    """Return (y - mean)/scale, and infinity for y = mean with scale 0, whose cdf is 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         z = (y - mean) / scale
-    return z if scale.all() else np.where((scale == 0) & (y == mean), np.inf, z)  # y or less, without noise
+    return z if scale.all() else np.where((scale == 0) & (y == mean), np.inf, z)
 
 
 def _normal_cdf(y: Floats, mean: Floats, scale: Floats) -> Floats:
+    """Return the probability of y or less under N(mean, scale²)."""
     from scipy.special import ndtr
 
-    return np.asarray(ndtr(_standard(y, mean, scale)))
+    return np.asarray(ndtr(_standardised(y, mean, scale)))
 
 
 def _normal_log_density(y: Floats, mean: Floats, scale: Floats) -> Floats:
-    z = _standard(y, mean, scale)
+    """Return the logarithm of the density of N(mean, scale²) at y."""
+    z = _standardised(y, mean, scale)
     return np.asarray(-0.5 * z**2 - np.log(scale) - 0.5 * math.log(2 * math.pi))
 
 
 def _normal_standard(share: float) -> float:
+    """Return the quantile of N(0, 1)."""
     from scipy.special import ndtri
 
     return float(ndtri(share))
 
 
 def _normal_bounds(share: float, mean: Floats, scale: Floats) -> tuple[Floats, Floats]:
+    """Return the quantile of N(mean, scale²) twice, because it is exact."""
     quantile = mean + _normal_standard(share) * scale
     return quantile, quantile
 
 
 def _normal_draw(generator: np.random.Generator, mean: Floats, scale: Floats) -> Floats:
+    """Draw one number from N(mean, scale²) for each mean."""
     return np.asarray(mean + scale * generator.standard_normal(mean.shape))
 
 
@@ -84,10 +103,11 @@ NORMAL = Law(
     lambda mean, scale: scale**2,
     _normal_draw,
 )
-"""N(mean, scale²); where the scale is 0, the mean."""
+"""Normal distribution N(mean, scale²); a point at the mean if the scale is 0."""
 
 
 def _poisson_cdf(y: Floats, mean: Floats, scale: Floats) -> Floats:
+    """Return the probability of y or less for Poisson counts, normal ones for very large means."""
     from scipy.special import pdtr
 
     counts = np.where(y < 0, 0.0, pdtr(np.maximum(np.floor(y), 0), np.minimum(mean, UNCOUNTED)))
@@ -96,22 +116,27 @@ def _poisson_cdf(y: Floats, mean: Floats, scale: Floats) -> Floats:
 
 
 def _poisson_log_density(y: Floats, mean: Floats, _: Floats) -> Floats:
+    """Return the logarithm of the probability of Poisson counts y; -inf if y is no count."""
     from scipy.special import gammaln, xlogy
 
-    whole = (y >= 0) & (np.floor(y) == y)
-    counts = np.where(whole, y, 0)
-    return np.where(whole, xlogy(counts, mean) - mean - gammaln(counts + 1), -np.inf)
+    is_count = (y >= 0) & (np.floor(y) == y)
+    counts = np.where(is_count, y, 0)
+    return np.where(is_count, xlogy(counts, mean) - mean - gammaln(counts + 1), -np.inf)
 
 
 def _poisson_bounds(share: float, mean: Floats, _: Floats) -> tuple[Floats, Floats]:
+    """Return bounds of the quantile of Poisson counts.
+
+    By Bernstein's inequality mean - sqrt(2 lower mean) or less has at most probability `share`, and mean + x
+    or more at most 1 - `share`.
+    """
     lower, upper = -math.log(share), -math.log1p(-share)
-    # by Bernstein mean - sqrt(2 lower mean) or less has at most the probability of the share, and mean + x or
-    # more at most that of the rest
     x = upper / 3 + np.sqrt(upper**2 / 9 + 2 * upper * mean)
     return np.maximum(np.ceil(mean - np.sqrt(2 * lower * mean)) - 1, -1.0), np.ceil(mean + x)
 
 
 def _poisson_draw(generator: np.random.Generator, mean: Floats, scale: Floats) -> Floats:
+    """Draw one Poisson count for each mean, normal ones for very large means."""
     counts = generator.poisson(np.minimum(mean, UNCOUNTED))
     return np.where(mean < UNCOUNTED, counts, _normal_draw(generator, mean, scale))
 
@@ -125,25 +150,30 @@ POISSON = Law(
     _poisson_draw,
     whole=True,
 )
-"""Counts with this mean, whose root is the scale."""
+"""Poisson distribution of counts; the scale is the root of the mean."""
 
 
 def student(degrees: float) -> Law:
-    """mean + scale t, t with Student's law; its variance is infinite with two degrees or less."""
+    """Return the distribution of mean + scale t, where t has Student's distribution.
+
+    Its variance is infinite for two degrees of freedom or less.
+    """
     from scipy.special import betainccinv, betaincinv, gammaln, stdtr
 
     norm = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - 0.5 * math.log(degrees * math.pi)
     factor = degrees / (degrees - 2) if degrees > 2 else math.inf
 
     def log_density(y: Floats, mean: Floats, scale: Floats) -> Floats:
-        z = _standard(y, mean, scale)
+        z = _standardised(y, mean, scale)
         return np.asarray(norm - np.log(scale) - (degrees + 1) / 2 * np.log1p(z**2 / degrees))
 
     def standard(share: float) -> float:
-        both = 2 * min(share, 1 - share)
-        near, far = betainccinv(0.5, degrees / 2, both), betaincinv(degrees / 2, 0.5, both)
-        # t²/(degrees + t²) and the rest of 1, of which the smaller is exact
-        ratio = near / (1 - near) if near < 0.5 else (1 - far) / far if far > TINY else math.inf
+        # near is t²/(degrees + t²) and far 1 - near; the smaller of the two is exact
+        tails = 2 * min(share, 1 - share)
+        near, far = betainccinv(0.5, degrees / 2, tails), betaincinv(degrees / 2, 0.5, tails)
+        ratio = near / (1 - near) if near < 0.5 else math.inf
+        if near >= 0.5 and far > TINY:
+            ratio = (1 - far) / far
         return math.copysign(math.sqrt(degrees * ratio), share - 0.5)
 
     def bounds(share: float, mean: Floats, scale: Floats) -> tuple[Floats, Floats]:
@@ -151,7 +181,7 @@ def student(degrees: float) -> Law:
         return quantile, quantile
 
     return Law(
-        cdf=lambda y, mean, scale: stdtr(degrees, _standard(y, mean, scale)),
+        cdf=lambda y, mean, scale: stdtr(degrees, _standardised(y, mean, scale)),
         log_density=log_density,
         standard=standard,
         bounds=bounds,
@@ -161,55 +191,78 @@ def student(degrees: float) -> Law:
 
 
 def _quantile(law: Law, share: float, means: Floats, scales: Floats) -> Floats:
-    """Where the mixtures of (points, components) have a share below, (points,).
+    """Return a quantile of each of several mixtures.
 
-    By Newton's tangents of z(y), the normal quantile of the cdf, which for one normal law is a line. The
-    interval in which each quantile lies is kept, and halved where tangents lead out of it or are many.
+    Newton's method finds it on z(y), the normal quantile of the cdf, which is a line for a single normal
+    distribution. An interval that contains each quantile is kept, and bisected if a Newton step leaves it or
+    there have been many.
+
+    Parameters
+    ----------
+    law : Law
+        The kind of the components.
+    share : float
+        The probability below the quantile.
+    means, scales : array, (mixtures, components)
+        The components of each mixture.
+
+    Returns
+    -------
+    array, (mixtures,)
     """
     from scipy.special import ndtri
 
-    lower, upper = law.bounds(share, means, scales)
-    low, high = lower.min(axis=1), upper.max(axis=1)
-    silent = ~scales.any(axis=1)  # the least of these means that so many do not exceed
-    place = np.searchsorted(np.arange(1, means.shape[1] + 1) / means.shape[1], share)
-    low[silent] = high[silent] = np.partition(means[silent], place, axis=1)[:, place]
-    exact = np.where(law.whole, 1.0, EXACT * scales.min(axis=1, where=scales > 0, initial=np.inf))
-    wanted = ndtri(share)
+    low, high = _quantile_interval(law, share, means, scales)
+    tolerance = np.where(law.whole, 1.0, EXACT * scales.min(axis=1, where=scales > 0, initial=np.inf))
+    z_target = ndtri(share)
     centre = means.mean(axis=1)
-    spread = np.hypot(1.25 * np.abs(means - centre[:, None]).mean(axis=1), scales.mean(axis=1))  # nearly sd
-    y = np.clip(centre + law.standard(share) * spread, low, high)
+    approximate_sd = np.hypot(1.25 * np.abs(means - centre[:, None]).mean(axis=1), scales.mean(axis=1))
+    y = np.clip(centre + law.standard(share) * approximate_sd, low, high)
     y = np.floor(y) if law.whole else y
-    for turn in itertools.count():
+    for step in itertools.count():
         rounding = 4 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
-        rows = np.flatnonzero(high - low > np.maximum(exact, rounding))
+        rows = np.flatnonzero(high - low > np.maximum(tolerance, rounding))
         if not len(rows):
             break
-        at, parts = y[rows], (y[rows, None], means[rows], scales[rows])
-        below = law.cdf(*parts).mean(axis=1)
-        short = below < share
-        a, b = np.where(short, at, low[rows]), np.where(short, high[rows], at)
+        y_rows, components = y[rows], (y[rows, None], means[rows], scales[rows])
+        probability = law.cdf(*components).mean(axis=1)
+        is_low = probability < share
+        a, b = np.where(is_low, y_rows, low[rows]), np.where(is_low, high[rows], y_rows)
         with np.errstate(all="ignore"):
-            z, density = ndtri(below), np.exp(law.log_density(*parts)).mean(axis=1)
-            then = at + (wanted - z) * np.exp(-(z**2) / 2) / (math.sqrt(2 * math.pi) * density)
+            z, density = ndtri(probability), np.exp(law.log_density(*components)).mean(axis=1)
+            newton = y_rows + (z_target - z) * np.exp(-(z**2) / 2) / (math.sqrt(2 * math.pi) * density)
         if law.whole:
-            then, middle = np.where(short, np.ceil(then), np.floor(then)), np.floor(a / 2 + b / 2)
-        else:  # a little beyond, so that the interval closes from both sides
-            then, middle = then + np.where(short, 0.5, -0.5) * exact[rows], a / 2 + b / 2
-        good = (then > a) & (then < b) & (turn < TANGENTS or turn % 2 == 1)
-        low[rows], high[rows], y[rows] = a, b, np.where(good, then, middle)
+            newton, middle = np.where(is_low, np.ceil(newton), np.floor(newton)), np.floor(a / 2 + b / 2)
+        else:  # a little further, so that the interval closes from both sides
+            newton, middle = newton + np.where(is_low, 0.5, -0.5) * tolerance[rows], a / 2 + b / 2
+        use_newton = (newton > a) & (newton < b) & (step < TANGENTS or step % 2 == 1)
+        low[rows], high[rows], y[rows] = a, b, np.where(use_newton, newton, middle)
     return np.asarray(high if law.whole else low / 2 + high / 2)
 
 
-def checked_shares(given: ArrayLike) -> tuple[float, ...]:
-    """Shares between 0 and 1, one or several."""
-    shares = reals("shares", np.atleast_1d(given).tolist(), SHARE)
+def _quantile_interval(law: Law, share: float, means: Floats, scales: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of an interval that contains the quantile of each mixture, (mixtures,).
+
+    It is a point for mixtures without any noise: the smallest mean that at least this share doesn't exceed.
+    """
+    lower, upper = law.bounds(share, means, scales)
+    low, high = lower.min(axis=1), upper.max(axis=1)
+    has_no_noise = ~scales.any(axis=1)
+    rank = np.searchsorted(np.arange(1, means.shape[1] + 1) / means.shape[1], share)
+    low[has_no_noise] = high[has_no_noise] = np.partition(means[has_no_noise], rank, axis=1)[:, rank]
+    return low, high
+
+
+def checked_shares(values: ArrayLike) -> tuple[float, ...]:
+    """Return one or several probabilities as a tuple. Raises ValueError unless they are between 0 and 1."""
+    shares = reals("shares", np.atleast_1d(values).tolist(), SHARE)
     if not all(0 < share < 1 for share in shares):
         raise ValueError(f"shares must be between 0 and 1, got {shares}")
     return shares
 
 
 def central(coverage: float) -> tuple[float, float]:
-    """The shares below the two ends of the central interval with this coverage."""
+    """Return the probabilities below the two ends of the central interval with this coverage."""
     coverage = real("coverage", coverage, SHARE)
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be between 0 and 1, got {coverage:g}")
@@ -218,12 +271,17 @@ def central(coverage: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Equally likely laws of one kind: `means` (samples, examples, outputs) and `deviations` (samples,
-    outputs), or (samples, examples, outputs) where they depend on the inputs.
+    """Predictive distribution of numbers: a mixture with equal weights of one component for each sample.
 
-    Columns are the values of a regression, or counts, each with a law of its own. A deviation is that of the
-    data around what a network says, of Student's law its scale; 0 where none is known, and then the law is of
-    the networks' values.
+    Attributes
+    ----------
+    means : array, (samples, examples, outputs)
+        Values of the networks: of a regression, or rates of counts. Each output has its own distribution.
+    deviations : array, (samples, outputs) or (samples, examples, outputs)
+        Standard deviation of the data around these values, or the scale of Student's distribution. If it is
+        0, the mixture is the distribution of the networks' values.
+    law : Law
+        The kind of the components.
     """
 
     means: Floats
@@ -232,87 +290,135 @@ class Mixture:
 
     @property
     def mean(self) -> Floats:
-        """(examples, outputs)."""
+        """Mean of new data, (examples, outputs)."""
         return np.asarray(self.means.mean(axis=0))
 
     @property
     def sd(self) -> Floats:
-        """The standard deviation: networks differ, and data lie around them."""
+        """Standard deviation of new data, (examples, outputs): of the networks and of the noise."""
         within = self.law.variance(self.means, self.scales)
         return np.asarray(np.sqrt(self.means.var(axis=0) + within.mean(axis=0)))
 
     @property
     def scales(self) -> Floats:
-        """The deviations in the form of the means, to be broadcast over the examples where they are alike."""
+        """Deviations in a shape that broadcasts with the means."""
         return self._scale(slice(None))
 
     def cdf(self, y: ArrayLike) -> Floats:
-        """The probability of y or less, (examples, outputs); of values that are observed it is uniform where
-        the prediction is right."""
+        """Return the probability of y or less, which is uniform for data if the prediction is right.
+
+        Parameters
+        ----------
+        y : array_like, (examples, outputs), or (examples,) for one output
+
+        Returns
+        -------
+        array, (examples, outputs)
+        """
         values = self._checked(y)
         return self._in_chunks(
             lambda rows, means, scale: self.law.cdf(values[rows], means, scale).mean(axis=0)
         )
 
     def log_density(self, y: ArrayLike) -> Floats:
-        """The logarithm of the density at y, of counts that of their probability, (examples, outputs)."""
+        """Return the logarithm of the density at y, or of the probability of counts.
+
+        Parameters
+        ----------
+        y : array_like, (examples, outputs), or (examples,) for one output
+
+        Returns
+        -------
+        array, (examples, outputs)
+        """
         from scipy.special import logsumexp
 
         values = self._checked(y)
 
-        def of(rows: slice, means: Floats, scale: Floats) -> Floats:
+        def mixture_log_density(rows: slice, means: Floats, scale: Floats) -> Floats:
             logs = self._log_densities(values[rows], means, scale)
             return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
 
-        return self._in_chunks(of)
+        return self._in_chunks(mixture_log_density)
 
     def log_likelihood(self, y: ArrayLike) -> Floats:
-        """The logarithm of the density, or of the probability of counts, that each sample has at y, (samples,
-        examples, outputs)."""
+        """Return the logarithm of each sample's density at y, or of its probability of counts.
+
+        Parameters
+        ----------
+        y : array_like, (examples, outputs), or (examples,) for one output
+
+        Returns
+        -------
+        array, (samples, examples, outputs)
+        """
         values = self._checked(y)
 
-        def of(rows: slice, means: Floats, scale: Floats) -> Floats:
+        def sample_log_densities(rows: slice, means: Floats, scale: Floats) -> Floats:
             return self._log_densities(values[rows], means, scale).swapaxes(0, 1)
 
-        return self._in_chunks(of, len(self.means)).swapaxes(0, 1)
+        return self._in_chunks(sample_log_densities, len(self.means)).swapaxes(0, 1)
 
     def quantiles(self, shares: ArrayLike) -> Floats:
-        """The values below which data lie with these probabilities, (shares, examples, outputs); of counts
-        the least that are not exceeded with them."""
-        wanted = checked_shares(shares)
+        """Return quantiles of new data.
 
-        def of(_: slice, means: Floats, scale: Floats) -> Floats:
+        Parameters
+        ----------
+        shares : array_like
+            Probabilities below the quantiles, between 0 and 1.
+
+        Returns
+        -------
+        array, (shares, examples, outputs)
+            For counts, the smallest numbers that are not exceeded with these probabilities.
+        """
+        probabilities = checked_shares(shares)
+
+        def quantiles_of_rows(_: slice, means: Floats, scale: Floats) -> Floats:
             shape = means.shape
-            columns = [
-                np.ascontiguousarray(np.broadcast_to(each, shape).reshape(len(means), -1).T)
-                for each in (means, scale)
+            components = [
+                np.ascontiguousarray(np.broadcast_to(array, shape).reshape(len(means), -1).T)
+                for array in (means, scale)
             ]
-            found = [_quantile(self.law, share, *columns).reshape(shape[1:]) for share in wanted]
-            return np.stack(found, axis=1)
+            quantiles = [_quantile(self.law, p, *components).reshape(shape[1:]) for p in probabilities]
+            return np.stack(quantiles, axis=1)
 
-        return np.asarray(np.moveaxis(self._in_chunks(of, len(wanted)), 1, 0))
+        return np.asarray(np.moveaxis(self._in_chunks(quantiles_of_rows, len(probabilities)), 1, 0))
 
     def interval(self, coverage: float = 0.9) -> tuple[Floats, Floats]:
-        """The lower and upper ends between which data lie with this probability, as many below as above; of
-        counts with at least this one, ends included."""
+        """Return the central interval that contains new data with a given probability.
+
+        Parameters
+        ----------
+        coverage : float, optional
+            The probability. For counts it is at least this, with both ends included.
+
+        Returns
+        -------
+        low, high : array, (examples, outputs)
+        """
         low, high = self.quantiles(central(coverage))
         return low, high
 
-    def output(self, place: int) -> Mixture:
-        """The law of one output alone."""
-        chosen = slice(place, place + 1)
-        return Mixture(self.means[..., chosen], self.deviations[..., chosen], self.law)
+    def output(self, index: int) -> Mixture:
+        """Return the predictive distribution of one output alone."""
+        columns = slice(index, index + 1)
+        return Mixture(self.means[..., columns], self.deviations[..., columns], self.law)
 
     def draw(self, seed: int = 0) -> Floats:
-        """New data: one for each sample, (samples, examples, outputs)."""
+        """Draw new data, one number for each sample: (samples, examples, outputs)."""
         return self.law.draw(np.random.default_rng(seed), self.means, self.scales)
 
     def _log_densities(self, values: Floats, means: Floats, scale: Floats) -> Floats:
+        """Return the log density of every component. Raises ValueError without noise."""
         if not self.law.whole and not (self.deviations > 0).all():
-            raise ValueError("the networks' values have no density: train with posterior=Posterior()")
+            raise ValueError(
+                "without noise of the data there is no density: train with posterior=Posterior()"
+            )
         return self.law.log_density(values, means, scale)
 
     def _checked(self, y: ArrayLike) -> Floats:
+        """Return y as an array, (examples, outputs), after a check of its shape."""
         values = numbers("y", y, (1, 2))
         shape = self.means.shape[1:]
         if values.ndim == 1 and shape[1] == 1:
@@ -322,22 +428,39 @@ class Mixture:
         return values
 
     def _scale(self, rows: slice) -> Floats:
-        """The deviations of some examples, in the form of the means."""
+        """Return the deviations of some examples in a shape that broadcasts with their means."""
         return self.deviations[:, None] if self.deviations.ndim == 2 else self.deviations[:, rows]
 
-    def _in_chunks(self, function: Callable[[slice, Floats, Floats], Floats], *more: int) -> Floats:
-        """A function of some examples at a time, with their means and deviations; its result has these `more`
-        dimensions after that of the examples."""
+    def _in_chunks(self, function: Callable[[slice, Floats, Floats], Floats], *extra: int) -> Floats:
+        """Apply a function to blocks of examples, and join the results.
+
+        Parameters
+        ----------
+        function : callable
+            Gets the rows of a block, with their means and deviations, and returns (examples, *extra,
+            outputs).
+        *extra : int
+            The sizes of the result's additional dimensions.
+        """
         count, examples, outputs = self.means.shape
         step = block(AT_ONCE // max(1, count * outputs))
         spans = [slice(first, first + step) for first in range(0, examples, step)]
         parts = [function(rows, self.means[:, rows], self._scale(rows)) for rows in spans]
-        return np.concatenate(parts) if parts else np.empty((0, *more, outputs))
+        return np.concatenate(parts) if parts else np.empty((0, *extra, outputs))
 
 
 def mixture_of(likelihood: Likelihood, outputs: Floats, variances: Floats | None) -> Mixture:
-    """The mixture of networks that say this, (samples, examples, outputs), with these variances of the
-    targets, (samples, targets), if they have any."""
+    """Return the predictive distribution for the outputs of networks.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        How outputs become predictions.
+    outputs : array, (samples, examples, outputs)
+        The outputs of the networks.
+    variances : array, (samples, targets), or None
+        Noise variances of the targets for each network, if there are any.
+    """
     values = likelihood.values(outputs)
     if likelihood.problem.task == "counts":
         return Mixture(values, np.sqrt(values), POISSON)
@@ -350,25 +473,31 @@ def mixture_of(likelihood: Likelihood, outputs: Floats, variances: Floats | None
 
 @dataclass(frozen=True, eq=False)
 class Categorical:
-    """Equally likely laws of a class: the networks' `logits`, (samples, examples, outputs), with one output
-    for the second of two classes, or one for each class."""
+    """Predictive distribution of classes: a mixture with equal weights of one component for each sample.
+
+    `logits` are the networks' outputs, (samples, examples, outputs): one for the second of two classes, or
+    one for each class.
+    """
 
     logits: Floats
 
     def log_likelihood(self, y: ArrayLike) -> Floats:
-        """The logarithm of the probability that each sample gives the classes y, (samples, examples, 1)."""
+        """Return the logarithm of each sample's probability of the classes y, (samples, examples, 1)."""
         from scipy.special import log_softmax
 
         labels = numbers("y", y, (2,)).astype(np.int64)
-        return np.asarray(np.take_along_axis(log_softmax(self._each(), axis=-1), labels[None], axis=-1))
+        return np.asarray(
+            np.take_along_axis(log_softmax(self._class_logits(), axis=-1), labels[None], axis=-1)
+        )
 
     def draw(self, seed: int = 0) -> NDArray[np.int64]:
-        """New classes: one for each sample, (samples, examples, 1)."""
-        gumbel = np.random.default_rng(seed).gumbel(size=self._each().shape)
-        return np.asarray((self._each() + gumbel).argmax(axis=-1)[..., None])  # is drawn as the softmax says
+        """Draw new classes, one for each sample: (samples, examples, 1)."""
+        logits = self._class_logits()
+        gumbel = np.random.default_rng(seed).gumbel(size=logits.shape)  # its argmax has the softmax's law
+        return np.asarray((logits + gumbel).argmax(axis=-1)[..., None])
 
-    def _each(self) -> Floats:
-        """A logit for each class."""
+    def _class_logits(self) -> Floats:
+        """Return a logit for each class, (samples, examples, classes)."""
         if self.logits.shape[-1] > 1:
             return self.logits
         return np.concatenate([np.zeros_like(self.logits), self.logits], axis=-1)

@@ -617,7 +617,7 @@ MSE = ht.LossPosterior("mse_loss", 20)
         ),
         (
             lambda m: ht.AdaptiveLangevin(m, 0.1, posterior=replace(MSE, prior=(1.0, 2.0))),
-            "have thermostats together",
+            "share thermostats",
         ),
         (
             lambda m: ht.Langevin(torch.nn.LayerNorm(3), 0.1, 1.0, posterior=replace(MSE, prior="fan_in")),
