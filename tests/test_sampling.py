@@ -322,7 +322,7 @@ def test_the_text_of_a_result_has_the_worst_of_all_coordinates():
 
 def test_without_arviz_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
-    with pytest.raises(ModuleNotFoundError, match=r"to_arviz needs ArviZ, an extra: pip install 'heatbath\["):
+    with pytest.raises(ModuleNotFoundError, match=r"to_arviz needs ArviZ: pip install 'heatbath\["):
         normal().to_arviz()
 
 

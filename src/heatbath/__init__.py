@@ -1,6 +1,6 @@
 """Train and sample neural networks with partitioned Langevin and Adaptive Langevin integrators.
 
-`import heatbath` loads nothing heavy: everything named here is imported when it is first used.
+`import heatbath` is fast, because each name is imported when it is first used.
 """
 
 from typing import TYPE_CHECKING
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-MODULES = {  # what `heatbath.NAME` is a module of
+MODULES = {  # the public modules, by their names on `heatbath`
     "datasets": "datasets",
     "diagnostics": "diagnostics",
     "evaluation": "evaluation",
@@ -90,7 +90,7 @@ MODULES = {  # what `heatbath.NAME` is a module of
     "torch": "torch",
     "trackers": "runs.trackers",
 }
-_NAMES = {  # the names that each module defines
+_NAMES = {  # the public names that each module defines
     "methods": "SGD SGLD Adam AdaptiveLangevin Frozen Langevin Momentum RMSprop register",
     "methods.partition": "Partition",
     "methods.posterior": "Posterior",
@@ -121,4 +121,5 @@ __getattr__, _names = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
+    """Return the public names."""
     return [*_names(), "__version__"]

@@ -141,7 +141,7 @@ def test_of_a_link_what_it_points_to_is_replaced(tmp_path):
 
 @pytest.mark.parametrize("function", [atomic_write.write, atomic_write.create])
 def test_a_folder_and_a_place_without_one_are_refused(function, tmp_path):
-    with pytest.raises(IsADirectoryError, match=f"{tmp_path} is a folder: name a file in it"):
+    with pytest.raises(IsADirectoryError, match=f"{tmp_path} is a folder: choose a file in it"):
         function(tmp_path, b"new")
     with pytest.raises(FileNotFoundError, match=f"there is no folder {tmp_path / 'nowhere'}"):
         function(tmp_path / "nowhere" / "x", b"new")

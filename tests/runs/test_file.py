@@ -374,7 +374,7 @@ def test_a_file_that_is_not_a_run_is_never_overwritten(run, tmp_path):
 def test_errors_name_folders_that_are_missing_or_cannot_be_written(run, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"run.nc cannot be written: there is no folder .*missing"):
         run.save(tmp_path / "missing" / "run.nc")
-    with pytest.raises(IsADirectoryError, match="is a folder: name a file in it"):
+    with pytest.raises(IsADirectoryError, match="is a folder: choose a file in it"):
         run.save(tmp_path)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         small_run(checkpoint=tmp_path / "missing" / "run.nc")

@@ -1,1 +1,1 @@
-"""Helpers without any physics."""
+"""Helpers that know nothing about physics."""

@@ -1,4 +1,4 @@
-"""Samples for ArviZ, an extra."""
+"""Convert groups of data sets for ArviZ, an optional dependency."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ if TYPE_CHECKING:
 
 
 def for_arviz(groups: Mapping[str, xr.Dataset]) -> arviz.InferenceData | xr.DataTree:
-    """Groups as ArviZ takes them: before 1.0 in an InferenceData, since then in a DataTree."""
+    """Return groups of data sets as ArviZ expects them.
+
+    Before version 1.0 that is an InferenceData, and since then a DataTree. Raises ModuleNotFoundError without
+    ArviZ.
+    """
     try:
-        with warnings.catch_warnings():  # once a day it announces its next version
+        with warnings.catch_warnings():  # it announces its next version once a day
             warnings.simplefilter("ignore", FutureWarning)
             import arviz
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"to_arviz needs ArviZ, an extra: pip install 'heatbath[arviz]' ({error})"
-        ) from None
+        raise ModuleNotFoundError(f"to_arviz needs ArviZ: pip install 'heatbath[arviz]' ({error})") from None
     from xarray import DataTree
 
     library = {"inference_library": "heatbath", "inference_library_version": version("heatbath")}

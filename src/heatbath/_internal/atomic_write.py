@@ -1,9 +1,9 @@
-"""Every file that is written: it is there whole or not at all, whatever happens to the writer.
+"""Write files completely or not at all, whatever happens to the writer.
 
-The content goes into a part file beside its place, and from there to the disk; then the part file takes its
-place in one step, and the folder goes to the disk, too. So a reader sees the file of before or the new one,
-after a power failure as well, and on any error what was there stays. A writer that is killed leaves its part
-file behind, and the next one for the same place removes it.
+The content is written to a part file in the same folder and flushed to the disk. Then the part file replaces
+the target in one step, and the folder is flushed, too. So a reader sees either the old or the new file, even
+after a power failure, and an error leaves the old file in place. A writer that is killed leaves its part file
+behind, and the next writer of the same file removes it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TypeAlias
 
-Content: TypeAlias = bytes | str | Callable[[IO[bytes]], object]  # or what writes it to an open file
+Content: TypeAlias = bytes | str | Callable[[IO[bytes]], object]  # or a function that writes it to a file
 PART = ".part"
-LEFTOVER = 600  # seconds after which a part file must be from a process that was killed
+LEFTOVER = 600  # seconds after which a part file belongs to a process that was killed
 
 
 def write(path: str | os.PathLike[str], content: Content) -> None:
-    """Write a file, replacing one that was there; of a link, what it points to is replaced."""
+    """Write a file, and replace an existing one.
+
+    Parameters
+    ----------
+    path : path
+        The file. If it is a link, its target is replaced.
+    content : bytes, str or callable
+        The content, or a function that writes it to an open binary file.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; the message says why.
+    """
     target = Path(os.path.realpath(path))
     check_place(target)
     part = target.with_name(f".{target.name}.{os.getpid()}{PART}")
@@ -39,17 +52,17 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    for old in target.parent.glob(f".{glob.escape(target.name)}.*{PART}"):
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*{PART}"):
         with contextlib.suppress(OSError):
-            if time.time() - old.stat().st_mtime > LEFTOVER:
-                old.unlink()
+            if time.time() - leftover.stat().st_mtime > LEFTOVER:
+                leftover.unlink()
 
 
 def create(path: Path, content: Content) -> None:
-    """Write a file that replaces no other: FileExistsError where there is one, or one is being written.
+    """Write a new file. Raises FileExistsError if it exists or another process is writing it.
 
-    Of several that try at once, one can open the part file, as its name is the same for all; whoever opens it
-    later sees the file itself. So the part file of a writer that was killed stands in the way until removed.
+    All processes use the same name for the part file, so only one of them can create it. The part file of a
+    process that was killed must be removed before the file can be written.
     """
     check_place(path)
     part = path.with_name(f"{path.name}{PART}")
@@ -73,30 +86,33 @@ def create(path: Path, content: Content) -> None:
 
 
 def set_aside(path: Path, name: str) -> None:
-    """Give a file another name in its folder, in place of what has that name."""
+    """Rename a file within its folder, and replace a file that has this name."""
     os.replace(path, path.with_name(name))
 
 
 def check_place(path: Path) -> None:
-    """Refuse to write where there is a folder, or where there is none to write into."""
+    """Raise an error if a path is a folder, or its parent folder doesn't exist."""
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: name a file in it")
+        raise IsADirectoryError(f"{path} is a folder: choose a file in it")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether a file may be what a writer that was killed has left."""
+    """Return True if a file may be the part file of a process that was killed."""
     return path.name.startswith(".") and path.suffix == PART
 
 
-def failed(error: OSError, path: Path, what: str) -> OSError:
-    """The same error with what could not be done in its message."""
-    return type(error)(error.errno, f"{path} cannot be {what}: {error.strerror or error}")
+def failed(error: OSError, path: Path, action: str) -> OSError:
+    """Return an error of the same type whose message says what failed: "PATH cannot be written: ...".
+
+    `action` is a participle such as "written".
+    """
+    return type(error)(error.errno, f"{path} cannot be {action}: {error.strerror or error}")
 
 
 def _fill(file: IO[bytes], content: Content) -> None:
-    """Write the content, and see that it is on the disk."""
+    """Write content to an open file, and flush it to the disk."""
     if callable(content):
         content(file)
     else:
@@ -106,7 +122,7 @@ def _fill(file: IO[bytes], content: Content) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a replacement last through a power failure, where the system can."""
+    """Flush a folder to the disk, so that a replacement survives a power failure, if the system can."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Checks of values from outside: each error says what was given and what is accepted."""
+"""Check arguments. Each error says what was given and what is accepted."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Interval:
-    """The numbers accepted for a coefficient: from `low` (excluded where `open`) to below `high`.
+    """Accepted numbers of a coefficient: from `low` (excluded if `open`) to below `high`.
 
-    Infinity is accepted only where `infinite` says so, NaN never.
+    Infinity is accepted only if `infinite`, and NaN never.
     """
 
     low: float = -math.inf
@@ -23,11 +23,13 @@ class Interval:
     infinite: bool = False
 
     def __contains__(self, value: float) -> bool:
+        """Return True if a number is accepted."""
         if math.isinf(value):
             return self.infinite and value > 0
         return (self.low < value or (self.low == value and not self.open)) and value < self.high
 
     def __str__(self) -> str:
+        """Return the condition in words, such as ">= 0 and finite"."""
         bounds = []
         if self.low > -math.inf:
             bounds.append(f"{'>' if self.open else '>='} {self.low:g}")
@@ -46,11 +48,14 @@ SHARE = Interval(low=0.0, high=1.0)
 
 
 def shown(value: object, most: int = 200) -> str:
-    """A value for an error: arrays and tensors by their kind and shape, without their numbers."""
+    """Return a value as an error message shows it: arrays and tensors by type and shape, without numbers.
+
+    Longer texts are cut after `most` characters.
+    """
     if isinstance(value, (list, tuple, set, dict)):
-        held = value.values() if isinstance(value, dict) else value
-        if any(hasattr(item, "shape") or isinstance(item, (list, tuple, set, dict)) for item in held):
-            kinds = sorted({type(item).__name__ for item in held})
+        items = value.values() if isinstance(value, dict) else value
+        if any(hasattr(item, "shape") or isinstance(item, (list, tuple, set, dict)) for item in items):
+            kinds = sorted({type(item).__name__ for item in items})
             return f"a {type(value).__name__} of {len(value)} ({', '.join(kinds)})"
     if hasattr(value, "shape") and not isinstance(value, np.generic):
         return f"a {type(value).__name__} of shape {tuple(value.shape)}"
@@ -59,12 +64,12 @@ def shown(value: object, most: int = 200) -> str:
 
 
 def is_real(value: object) -> TypeGuard[Real]:
-    """Whether a value is a real number, and not a bool."""
+    """Return True if a value is a real number and no bool."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def real(label: str, value: object, accepted: Interval = FINITE) -> float:
-    """`value` as a float, if it is a number that is `accepted`."""
+    """Return a value as float. Raises an error that begins with the label unless it is an accepted number."""
     if not is_real(value):
         raise TypeError(
             f"{label} must be a number ({accepted}), got {shown(value)} of type {type(value).__name__}"
@@ -79,14 +84,14 @@ def real(label: str, value: object, accepted: Interval = FINITE) -> float:
 
 
 def reals(label: str, values: object, accepted: Interval = FINITE) -> tuple[float, ...]:
-    """A list or tuple of accepted numbers, as a tuple of floats."""
+    """Return a list or tuple of accepted numbers as a tuple of float."""
     if not isinstance(values, (list, tuple)):
         raise TypeError(f"{label} must be a list of numbers, got {shown(values)}")
     return tuple(real(label, value, accepted) for value in values)
 
 
 def whole(label: str, value: object, low: int, high: int | None = None) -> int:
-    """`value` as an int, if it is a whole number >= low (and < high)."""
+    """Return a value as int. Raises an error that begins with the label unless low <= value < high."""
     accepted = f"a whole number >= {low}" + (f" and < {high}" if high is not None else "")
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{label} must be {accepted}, got {shown(value)} of type {type(value).__name__}")
@@ -96,12 +101,12 @@ def whole(label: str, value: object, low: int, high: int | None = None) -> int:
 
 
 def choice(label: str, value: object, accepted: tuple[object, ...]) -> None:
-    """Refuse a `value` that is not one of the `accepted`."""
+    """Raise ValueError if a value is not one of those accepted."""
     if not isinstance(value, (str, int)) or isinstance(value, bool) or value not in accepted:
         raise ValueError(f"{label} must be one of {', '.join(map(repr, accepted))}, got {shown(value)}")
 
 
 def store(owner: object, **values: object) -> None:
-    """Set fields of a frozen dataclass while it is being constructed."""
+    """Set fields of a frozen dataclass in its constructor."""
     for name, value in values.items():
         object.__setattr__(owner, name, value)

@@ -1,4 +1,4 @@
-"""Hold back Ctrl-C while compiled code runs."""
+"""Delay Ctrl-C while compiled code runs."""
 
 from __future__ import annotations
 
@@ -6,32 +6,31 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from types import FrameType
 
-if TYPE_CHECKING:
-    pass
 PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progress stay responsive
 
 
 @contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], bool]]:
-    """Within, Ctrl-C raises nothing the first time: the function given tells whether it came.
+    """Delay the first Ctrl-C within a `with` block, so that no call is left half done.
 
-    So the chains are never left in the middle of a call. A second Ctrl-C interrupts at once. In threads other
-    than the main one, and where the program handles Ctrl-C in its own way, nothing is changed.
+    Yields a function that returns True after Ctrl-C. A second Ctrl-C interrupts at once. Nothing changes in
+    threads other than the main one, and in programs with their own handler for Ctrl-C.
     """
-    usual = signal.getsignal(signal.SIGINT)
-    came = threading.Event()
-    if threading.current_thread() is not threading.main_thread() or usual is not signal.default_int_handler:
-        yield came.is_set
+    default_handler = signal.getsignal(signal.SIGINT)
+    interrupted = threading.Event()
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    if not is_main_thread or default_handler is not signal.default_int_handler:
+        yield interrupted.is_set
         return
 
-    def note(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGINT, usual)
-        came.set()
+    def record_interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, default_handler)
+        interrupted.set()
 
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, record_interrupt)
     try:
-        yield came.is_set
+        yield interrupted.is_set
     finally:
-        signal.signal(signal.SIGINT, usual)
+        signal.signal(signal.SIGINT, default_handler)

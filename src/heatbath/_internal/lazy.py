@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used."""
+"""Import the names of a package when they are first used."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ def lazy_names(
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package that imports each name on first use.
 
-    `homes` maps a name to where it is: "module" for a module of its own name or another, "module:name" for
-    something in a module.
+    Parameters
+    ----------
+    package : str
+        The name of the package.
+    homes : mapping of str to str
+        For each name, "module" if it is a module, or "module:name" for a name in a module.
     """
 
     def get(name: str) -> object:

@@ -1,11 +1,12 @@
-"""How much memory there is left."""
+"""Measure how much memory is free."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-GROUPS = (  # where the limit of a container, its use, and the part of this that can be had back, are told
+# Files with the limit of a container and its use, and the key of the part of the use that can be freed
+CONTAINER_FILES = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "inactive_file"),
     (
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -13,33 +14,36 @@ GROUPS = (  # where the limit of a container, its use, and the part of this that
         "total_inactive_file",
     ),
 )
-PLENTY = 2**62  # where nothing is told
+UNKNOWN = 2**62  # bytes, if the system or a container sets no limit
 
 
 def free_memory() -> int:
-    """Bytes that can be had without swapping, as far as the system tells, and a container that this is in."""
-    return min(_of_system(), *(_of_container(*group) for group in GROUPS))
+    """Return the bytes that can be used without swapping, within the limits of the system and a container."""
+    return min(_free_in_system(), *(_free_in_container(*files) for files in CONTAINER_FILES))
 
 
-def _of_system() -> int:
+def _free_in_system() -> int:
+    """Return the free bytes of the computer."""
     try:
-        return _listed("/proc/meminfo")["MemAvailable:"] * 1024
+        return _read_numbers("/proc/meminfo")["MemAvailable:"] * 1024
     except (OSError, KeyError, ValueError):
         try:
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         except (AttributeError, OSError, ValueError):
-            return PLENTY
+            return UNKNOWN
 
 
-def _of_container(limit: str, used: str, cached: str) -> int:
+def _free_in_container(limit_file: str, used_file: str, cache_key: str) -> int:
+    """Return the free bytes of the container in which the process runs."""
     try:
-        most, now = (int(Path(path).read_text(encoding="ascii")) for path in (limit, used))
-        return max(most - now + _listed(str(Path(used).with_name("memory.stat"))).get(cached, 0), 0)
-    except (OSError, ValueError):  # there is none, or its limit is the word max
-        return PLENTY
+        limit, used = (int(Path(path).read_text(encoding="ascii")) for path in (limit_file, used_file))
+        cached = _read_numbers(str(Path(used_file).with_name("memory.stat"))).get(cache_key, 0)
+        return max(limit - used + cached, 0)
+    except (OSError, ValueError):  # there is no container, or its limit is the word max
+        return UNKNOWN
 
 
-def _listed(path: str) -> dict[str, int]:
-    """The numbers in a file that has a name and a number in each line."""
+def _read_numbers(path: str) -> dict[str, int]:
+    """Return the numbers in a file with a name and a number in each line."""
     with open(path, encoding="ascii") as file:
         return {words[0]: int(words[1]) for line in file if len(words := line.split()) > 1}
