@@ -112,20 +112,21 @@ def from_arrays(
         row_factors = factors[data.Y[:, 0].astype(np.int64)]
         data = data._replace(weights=row_factors * (1.0 if data.weights is None else data.weights))
     shift, scale = standard(data.X, data.weights, standardise)
-    target_shift, target_scale = standard(data.Y, data.weights, standardise and task == "regression")
+    target_units = standard(data.Y, data.weights, standardise and task == "regression")
+    if features is None:
+        features = tuple(f"x{i}" for i in range(1, inputs.shape[1] + 1))
     return Problem(
         "arrays",
         task,
         _scaled(data.X, shift, scale)[None],
-        _scaled(data.Y, target_shift, target_scale)[None],
+        _scaled(data.Y, *target_units)[None],
         _scaled(data.X_test, shift, scale)[None],
-        _scaled(data.Y_test, target_shift, target_scale)[None],
-        tuple(f"x{i}" for i in range(1, inputs.shape[1] + 1)) if features is None else features,  # type: ignore[arg-type]  # Problem checks it
+        _scaled(data.Y_test, *target_units)[None],
+        features,  # type: ignore[arg-type]  # Problem makes a tuple of it, or says why not
         names,
         shift,
         scale,
-        target_shift,
-        target_scale,
+        *target_units,
         weights_train=None if data.weights is None else data.weights[None],
         weights_test=None if data.weights_test is None else data.weights_test[None],
         class_factors=None if factors is None else tuple(factors.tolist()),

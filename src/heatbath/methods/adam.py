@@ -30,6 +30,7 @@ def adam(
 
 
 def _act(moment: Moment) -> None:
+    """Make a step of Adam."""
     decay = moment.h * moment["weight_decay"] * moment.unit**2 * moment.theta  # outside the moments
     moment.theta, moment.p, moment.second = adam(
         moment.theta - decay,

@@ -58,14 +58,17 @@ def _friction(moment: Moment) -> Array:
 
 
 def _act_c(moment: Moment) -> None:
+    """Apply friction ξ, which the thermostat changes."""
     moment.p = C(moment.p, moment.t, _friction(moment))
 
 
 def _act_d(moment: Moment) -> None:
+    """Add driving noise."""
     moment.p = D(moment.p, moment.R, moment.t, _drive(moment))
 
 
 def _act_e(moment: Moment) -> None:
+    """Thermostat: raise ξ while p is too hot, and lower it while p is too cold."""
     if moment["frequency"] > 0:
         target = np.asarray(moment.sizes * moment.tau, np.float64)
         epsilon = moment["frequency"] ** 2 / (2 * target)  # ω²/(2Nτ)
@@ -77,6 +80,7 @@ def _act_e(moment: Moment) -> None:
 
 
 def _act_f(moment: Moment) -> None:
+    """Apply friction ξ and driving noise together."""
     moment.p = F(moment.p, moment.R, moment.t, _friction(moment), _drive(moment))
 
 
@@ -212,29 +216,12 @@ class AdaptiveLangevin(Method):
     letters: ClassVar[dict[str, Letter]] = {
         "A": DRIFT,
         "B": KICK,
-        "C": Letter(
-            _act_c,
-            ((operations.C, _columns_c),),
-            formula="dp = -ξ p dt",
-            text="Friction ξ, which the thermostat moves.",
-        ),
-        "D": Letter(
-            _act_d, ((operations.S, _columns_d),), draws=True, formula="dp = σ dW", text="Driving noise."
-        ),
+        "C": Letter(_act_c, ((operations.C, _columns_c),), formula="dp = -ξ p dt"),
+        "D": Letter(_act_d, ((operations.S, _columns_d),), draws=True, formula="dp = σ dW"),
         "E": Letter(
-            _act_e,
-            ((operations.THERMOSTAT, _columns_e),),
-            reads=True,
-            formula="dξ = ε (p·p - Nτ) dt",
-            text="Thermostat: ξ rises while p is too hot, and falls while it is too cold.",
+            _act_e, ((operations.THERMOSTAT, _columns_e),), reads=True, formula="dξ = ε (p·p - Nτ) dt"
         ),
-        "F": Letter(
-            _act_f,
-            ((operations.F, _columns_f),),
-            draws=True,
-            formula="dp = -ξ p dt + σ dW",
-            text="Friction ξ and driving noise together.",
-        ),
+        "F": Letter(_act_f, ((operations.F, _columns_f),), draws=True, formula="dp = -ξ p dt + σ dW"),
     }
 
     def check(self) -> None:

@@ -29,6 +29,7 @@ def O(p: Array, R: Array, t: float, gamma: float, tau: float | Array) -> Array:
 
 
 def _act(moment: Moment) -> None:
+    """Ornstein-Uhlenbeck: apply friction and noise of one temperature."""
     moment.p = O(moment.p, moment.R, moment.t, moment["gamma"], moment.tau)
 
 
@@ -93,7 +94,6 @@ class Langevin(Method):
             draws=True,
             reads=True,
             formula="dp = -γ p dt + √(2γτ) dW",
-            text="Ornstein-Uhlenbeck: friction and noise of one temperature.",
         ),
     }
 

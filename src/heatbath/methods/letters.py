@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import getdoc
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -154,8 +155,8 @@ class Letter:
         True if it changes θ.
     kicks : bool
         True if it needs the gradient at the θ that it starts from.
-    formula, text : str
-        Its description in the explorer.
+    formula : str
+        Its equation, for the explorer, which also shows the docstring of `act`.
     """
 
     act: Callable[[Moment], None]
@@ -165,11 +166,10 @@ class Letter:
     moves: bool = False
     kicks: bool = False
     formula: str = ""
-    text: str = ""
 
     @property
     def description(self) -> str:
-        """Return its text. Without one, list what it does to θ and p."""
+        """Docstring of `act`, or if there is none, a list of what the letter does."""
         effects = {
             "moves θ": self.moves,
             "needs the gradient": self.kicks,
@@ -177,7 +177,7 @@ class Letter:
             "reads p·p": self.reads,
         }
         listed = ", ".join(effect for effect, applies in effects.items() if applies)
-        return self.text or (listed and f"{listed[0].upper()}{listed[1:]}.")
+        return getdoc(self.act) or (listed and f"{listed[0].upper()}{listed[1:]}.")
 
 
 def A(theta: Array, p: Array, t: float) -> Array:
@@ -191,27 +191,22 @@ def B(p: Array, G: Array, t: float) -> Array:
 
 
 def _drift(moment: Moment) -> None:
+    """Drift: move the parameters with their momenta."""
     moment.theta = A(moment.theta, moment.unit * moment.p, moment.t)
 
 
 def _kick(moment: Moment) -> None:
+    """Kick: change the momenta by the force, the negative gradient."""
     moment.p = B(moment.p, moment.force / moment.unit, moment.t)
 
 
-DRIFT = Letter(
-    _drift,
-    ((operations.A, lambda values: [values.t]),),
-    moves=True,
-    formula="θ += t p",
-    text="Drift: the parameters move with their momenta.",
-)
-KICK = Letter(
-    _kick,
-    ((operations.B, lambda values: [values.t, values.t * values.prior]),),
-    kicks=True,
-    formula="p += t G",
-    text="Kick: the momenta follow the force, the negative gradient.",
-)
+def _kick_columns(values: Values) -> Columns:
+    """Return the columns of operation B: the factors on G and on θ (the prior)."""
+    return [values.t, values.t * values.prior]
+
+
+DRIFT = Letter(_drift, ((operations.A, lambda values: [values.t]),), moves=True, formula="θ += t p")
+KICK = Letter(_kick, ((operations.B, _kick_columns),), kicks=True, formula="p += t G")
 
 
 def temper(

@@ -29,6 +29,7 @@ def momentum(theta: Array, v: Array, G: Array, h: float, mu: float, kind: int) -
 
 
 def _act(moment: Moment) -> None:
+    """Move θ with a velocity that follows the negative gradient."""
     v = moment.unit * moment.p
     moment.theta, v = momentum(moment.theta, v, moment.force, moment.h, moment["mu"], moment.method.kind)
     moment.p = v / moment.unit

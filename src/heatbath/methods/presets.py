@@ -31,7 +31,7 @@ def LaLa(
     weight_decay: Coefficient = 0.0,
     posterior: Posterior | None = None,
 ) -> Partition:
-    """Return Langevin dynamics with different friction and temperature in hidden and output layers.
+    """Use Langevin dynamics with separate friction and temperature in hidden and output layers.
 
     Section 3.1 of the paper.
 
@@ -76,7 +76,7 @@ def LOL(
     weight_decay: Coefficient = 0.0,
     posterior: Posterior | None = None,
 ) -> Partition:
-    """Return Langevin dynamics in hidden layers and overdamped Langevin dynamics in the output layer.
+    """Use Langevin dynamics in hidden layers and overdamped Langevin dynamics in the output layer.
 
     The output layer has the word BAOAB with γ = inf. Section 3.2 of the paper.
 
@@ -131,7 +131,7 @@ def AdLaLa(
     weight_decay: Coefficient = 0.0,
     posterior: Posterior | None = None,
 ) -> Partition:
-    """Return Adaptive Langevin dynamics in hidden layers and Langevin dynamics in the output layer.
+    """Use Adaptive Langevin dynamics in hidden layers and Langevin dynamics in the output layer.
 
     Equation (15) of the paper. The defaults are its rules of thumb, except for ε.
 
@@ -192,7 +192,7 @@ def AdLAdL(
     weight_decay: Coefficient = 0.0,
     posterior: Posterior | None = None,
 ) -> Partition:
-    """Return Adaptive Langevin dynamics in all layers, with a separate ξ for each layer.
+    """Use Adaptive Langevin dynamics in all layers, with a separate ξ for each layer.
 
     Section 3.3 of the paper.
 

@@ -25,6 +25,7 @@ def rmsprop(theta: Array, s: Array, G: Array, h: float, alpha: float, eps: float
 
 
 def _act(moment: Moment) -> None:
+    """Make a step of RMSprop; p becomes the last G."""
     decay = moment.h * moment["weight_decay"] * moment.unit**2 * moment.theta  # outside the mean of squares
     moment.theta, moment.second = rmsprop(
         moment.theta - decay, moment.second, moment.G, moment.h, moment["alpha"], moment["eps"]

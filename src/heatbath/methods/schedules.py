@@ -13,7 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -60,7 +60,32 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Linear:
+class _Annealing:
+    """Base of schedules from `start` at step 0 to `stop` at step `steps`."""
+
+    start: float
+    stop: float
+    steps: int
+
+    accepted: ClassVar[Interval] = FINITE  # values of start and stop
+
+    def __post_init__(self) -> None:
+        """Check all fields, and store them in their final types."""
+        name = type(self).__name__
+        store(
+            self,
+            start=real(f"{name}: start", self.start, self.accepted),
+            stop=real(f"{name}: stop", self.stop, self.accepted),
+            steps=whole(f"{name}: steps", self.steps, low=1),
+        )
+
+    def range(self) -> tuple[float, float]:
+        """Return the smallest and the largest value."""
+        return min(self.start, self.stop), max(self.start, self.stop)
+
+
+@dataclass(frozen=True)
+class Linear(_Annealing):
     """Schedule that changes along a straight line from `start` to `stop`, and is then constant.
 
     Parameters
@@ -77,27 +102,15 @@ class Linear:
     (0.2, 0.15000000000000002, 0.1)
     """
 
-    start: float
-    stop: float
-    steps: int
-
-    def __post_init__(self) -> None:
-        """Check all fields, and store them in their final types."""
-        _check_annealing(self, FINITE)
-
     def __call__(self, step: int) -> float:
         """Return the value during a step."""
         if step >= self.steps:
             return self.stop
         return self.start + (self.stop - self.start) * step / self.steps
 
-    def range(self) -> tuple[float, float]:
-        """Return the smallest and the largest value."""
-        return min(self.start, self.stop), max(self.start, self.stop)
-
 
 @dataclass(frozen=True)
-class Exponential:
+class Exponential(_Annealing):
     """Schedule that changes by a constant factor per step from `start` to `stop`, and is then constant.
 
     Parameters
@@ -108,23 +121,13 @@ class Exponential:
         The step at which `stop` is reached.
     """
 
-    start: float
-    stop: float
-    steps: int
-
-    def __post_init__(self) -> None:
-        """Check all fields, and store them in their final types."""
-        _check_annealing(self, POSITIVE)
+    accepted = POSITIVE
 
     def __call__(self, step: int) -> float:
         """Return the value during a step."""
         if step >= self.steps:
             return self.stop
         return self.start * math.exp((math.log(self.stop) - math.log(self.start)) * step / self.steps)
-
-    def range(self) -> tuple[float, float]:
-        """Return the smallest and the largest value."""
-        return min(self.start, self.stop), max(self.start, self.stop)
 
 
 @dataclass(frozen=True)
@@ -522,17 +525,6 @@ def coefficient(label: str, value: object, accepted: Interval, *, tempering: boo
             raise ValueError(f"{label}: an axis of a sweep needs at least one value, got {value!r}")
         return tuple(_check_single(label, item, accepted, tempering) for item in value)
     return _check_single(label, value, accepted, tempering)
-
-
-def _check_annealing(schedule: Linear | Exponential, accepted: Interval) -> None:
-    """Check the fields of a schedule from `start` to `stop`, and store them as float and int."""
-    name = type(schedule).__name__
-    store(
-        schedule,
-        start=real(f"{name}: start", schedule.start, accepted),
-        stop=real(f"{name}: stop", schedule.stop, accepted),
-        steps=whole(f"{name}: steps", schedule.steps, low=1),
-    )
 
 
 def _check_single(label: str, value: object, accepted: Interval, tempering: bool) -> Value:

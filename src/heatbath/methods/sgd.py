@@ -18,6 +18,7 @@ def sgd(theta: Array, G: Array, h: float) -> Array:
 
 
 def _act(moment: Moment) -> None:
+    """Move θ along the negative gradient."""
     moment.theta = sgd(moment.theta, moment.force, moment.h)
 
 

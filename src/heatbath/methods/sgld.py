@@ -25,6 +25,7 @@ def sgld(theta: Array, G: Array, R: Array, h: float, sigma: float) -> Array:
 
 
 def _act(moment: Moment) -> None:
+    """Move θ along the negative gradient, and add noise."""
     moment.theta = sgld(moment.theta, moment.force, moment.unit * moment.R, moment.h, moment["sigma"])
 
 

@@ -14,7 +14,7 @@ def preset_class(name: str) -> type[Partitioned]: ...
 def __getattr__(name: str) -> type[Partitioned]: ...
 
 class AdLaLa(Partitioned):
-    """Return Adaptive Langevin dynamics in hidden layers and Langevin dynamics in the output layer.
+    """Use Adaptive Langevin dynamics in hidden layers and Langevin dynamics in the output layer.
 
     See `heatbath.AdLaLa`.
     """
@@ -52,7 +52,7 @@ class AdLaLa(Partitioned):
     ) -> None: ...
 
 class LOL(Partitioned):
-    """Return Langevin dynamics in hidden layers and overdamped Langevin dynamics in the output layer.
+    """Use Langevin dynamics in hidden layers and overdamped Langevin dynamics in the output layer.
 
     See `heatbath.LOL`.
     """
@@ -82,7 +82,7 @@ class LOL(Partitioned):
     ) -> None: ...
 
 class LaLa(Partitioned):
-    """Return Langevin dynamics with different friction and temperature in hidden and output layers.
+    """Use Langevin dynamics with separate friction and temperature in hidden and output layers.
 
     See `heatbath.LaLa`.
     """
@@ -113,7 +113,7 @@ class LaLa(Partitioned):
     ) -> None: ...
 
 class AdLAdL(Partitioned):
-    """Return Adaptive Langevin dynamics in all layers, with a separate ξ for each layer.
+    """Use Adaptive Langevin dynamics in all layers, with a separate ξ for each layer.
 
     See `heatbath.AdLAdL`.
     """
