@@ -196,9 +196,8 @@ def main() -> None:
                 row = {"place": f"{path}:{mutant.line}", "before": mutant.before, "after": mutant.after}
                 with arguments.out.open("a") as file:
                     file.write(json.dumps(row | {"noticed_by": noticed_by}) + "\n")
-                print(
-                    f"{drawn:3d} {row['place']}: {mutant.before} -> {mutant.after}: {noticed_by or 'SURVIVES'}"
-                )
+                change = f"{mutant.before} -> {mutant.after}"
+                print(drawn, row["place"], change, noticed_by or "SURVIVES", sep=": ", flush=True)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", folder], cwd=ROOT, check=True)
 
