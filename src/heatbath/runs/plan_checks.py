@@ -23,15 +23,20 @@ def check_type(name: str, value: object, kind: type) -> None:
 
 
 def check_methods(methods: object, call: Call | None) -> None:
-    """Raise unless `methods` is what a call needs: one partition, or a dict of partitions by name.
+    """Check that `methods` is what a public function needs: one partition, or a dict of partitions by name.
 
     Parameters
     ----------
     methods
-        What the user gave as partition or partitions.
+        The argument that the user has passed.
     call
         "train" needs a partition without lists, "sweep" one with lists, "compare" a dict of partitions
         without lists; None accepts all three.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is something else, or leaves a coefficient to be found.
     """
     if call is not None:
         choice("call", call, get_args(Call))
@@ -39,9 +44,11 @@ def check_methods(methods: object, call: Call | None) -> None:
         raise TypeError(
             f"a method needs a stepsize: say Partition({methods!r}, h=0.1), with an h of your choice"
         )
+
     if call == "compare" or (call is None and isinstance(methods, Mapping)):
         _check_comparison(methods)
         return
+
     check_type("partition", methods, Partition)
     assert isinstance(methods, Partition)
     _check_nothing_to_find(methods)

@@ -80,16 +80,33 @@ def records_until(plan: Plan, step: int) -> list[int]:
 
 
 def spread_samples(steps: int, samples: int | None, burn_in: int | None, thin: int | None) -> tuple[int, int]:
-    """Return burn-in and thinning, of which at most one need be given beside the number of samples.
+    """Return burn-in and thinning: samples are taken every `thin` steps after `burn_in` steps.
 
-    Samples alone are spread over all steps; with `burn_in`, over the steps after it (the burn-in grows a
-    little if these can't be divided evenly); with `thin`, they are the last ones of the run. Without a number
-    of samples, every step after the burn-in is one.
+    The last sample is taken at the last step. None for the number of samples takes one after every step of
+    the burn-in on, or every `thin` steps.
+
+    Parameters
+    ----------
+    steps
+        The number of steps of the run.
+    samples
+        The number of samples of each chain.
+    burn_in
+        None for samples over all steps, or with `thin` for the last ones of the run. The burn-in grows a
+        little if the steps after it cannot be divided evenly.
+    thin
+        The steps from one sample to the next; None to spread the samples evenly after the burn-in.
+
+    Raises
+    ------
+    ValueError
+        If the three do not fit together.
     """
     steps = whole("steps", steps, low=1, high=MOST_STEPS)
     first = whole("burn_in", 0 if burn_in is None else burn_in, low=0, high=steps)
     if samples is None:
         return first, 1 if thin is None else thin
+
     count = whole("samples", samples, low=1, high=steps + 1)
     spacing = (steps - first) // count if thin is None else whole("thin", thin, low=1)
     possible = (steps - first) // spacing if spacing else 0

@@ -92,15 +92,16 @@ class Tracker:
         every: float = 1.0,
         name: str = "the tracker",
     ) -> None:
+        """Take over the contexts that were begun, which end with the tracker; nothing is written yet."""
         self._log, self._settings, self._name = log, settings, name
         self._every = real("every", every, NON_NEGATIVE)
         self._contexts = begun.pop_all() if begun else ExitStack()  # until here, an error ends them itself
-        self._waiting: _Point | None = None
-        self._last_step: tuple[bool, int] | None = (
-            None  # of which progress, a search's or the run's, and step
-        )
+
+        self._waiting: _Point | None = None  # not due yet
+        self._last_step: tuple[bool, int] | None = None  # True for a search, and the step
         self._last_results: dict[str, float] = {}
         self._due = -math.inf  # when the next point may be written
+
         self._jobs: deque[_Job] = deque()  # this thread adds at the end, the other takes from the beginning
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -136,10 +137,12 @@ class Tracker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Write what is left, end the contexts of the tracker, and warn of what could not be written."""
         if self._waiting is not None:
             self._add_waiting_point()
-        self._error = None  # one more try
+        self._error = None  # so that jobs that failed are tried once more
         self._wait()
+
         failures = []
         if unwritten := self._dropped + len(self._jobs):
             self._dropped, self._jobs = 0, deque()
@@ -153,19 +156,26 @@ class Tracker:
             warn(f"{self._name}: {'; '.join(failures)}", UntrackedWarning)
 
     def _add_waiting_point(self) -> None:
-        """Add the waiting point to the jobs: all of its values that are finite and new."""
+        """Move the waiting point to the jobs, with all of its values that are finite.
+
+        Loss and accuracy are left out if no record has brought new ones. The next point is due `every`
+        seconds from now.
+        """
         assert self._waiting is not None
         (progress, when), self._waiting = self._waiting, None
         self._due = time.monotonic() + self._every
+
         prefix = "finding/" if progress.finding else ""
-        results = _finite(prefix, {"loss": progress.loss, "accuracy": progress.accuracy})
         values = {f"temperature/{part}": value for part, value in progress.temperature.items()}
         if progress.speed > 0:
             values["steps_per_second"] = progress.speed
         point = _finite(prefix, values)
+
+        results = _finite(prefix, {"loss": progress.loss, "accuracy": progress.accuracy})
         if results != self._last_results:
             self._last_results = results
             point |= results
+
         if point:
             self._add(_Job(partial(self._log, point, progress.step, when), is_repeated=True))
 
@@ -185,7 +195,10 @@ class Tracker:
         return self._thread
 
     def _work(self) -> None:
-        """Write all jobs in order, up to the first error, which is kept."""
+        """Write all jobs in order, up to the first error, which is kept: the thread of the tracker.
+
+        A job that failed stays the first one, to be tried again, unless it must not be repeated.
+        """
         jobs = self._jobs
         try:
             while jobs:
@@ -217,10 +230,10 @@ class Tracker:
 
 
 def tensorboard(folder: str | os.PathLike[str], *, every: float = 1.0) -> Tracker:
-    """Return a tracker that writes an event file, for `tensorboard --logdir`.
+    """Return a tracker that writes an event file for TensorBoard.
 
-    TensorBoard has numbers in single precision, and shows settings on its page of hyperparameters. Needs the
-    extra `heatbath[tensorboard]`.
+    `tensorboard --logdir` shows it, with numbers in single precision, and with the settings on the page of
+    hyperparameters. Needs the extra `heatbath[tensorboard]`.
 
     Parameters
     ----------
@@ -337,9 +350,15 @@ def settings_of(run: Run) -> dict[str, bool | int | float | str]:
 
 
 def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, bool | int | float | str]]:
-    """Yield nested values one by one with their full names, which begin with `prefix`.
+    """Yield nested settings one by one with full names such as `hidden.tau`; None is left out.
 
-    The values of a part begin with its name, and those of several methods with theirs.
+    Parameters
+    ----------
+    values
+        Plain values of a plan or a partition. The entries of `methods` are put in place of it, and those of
+        each item of `parts` get the name of the part. A schedule stays whole, as text, and so does a list.
+    prefix
+        The beginning of all names.
     """
     for name, value in values.items():
         if name == "methods":

@@ -351,13 +351,16 @@ def using_named(name: str | None) -> Iterator[None]:
 
 
 def chosen_pool(executor: object) -> Pool | None:
-    """Return the workers of an executor; None if this process is to compute.
+    """Return the workers of an executor as a pool, or None if this process is to compute.
 
-    Without an executor, they are those of `using`, or what `joblib.parallel_config` sets.
+    None for the executor chooses that of `using`, or what `joblib.parallel_config` sets. Executors of Dask
+    and Ray are recognised by their names and methods, since these packages may not be installed. Raises
+    TypeError for anything else.
     """
     if executor is None:
         pool = _pool_in_use.get()
-        return _pool_of_joblib() if pool is NOT_SET else pool  # type: ignore[return-value]
+        return pool if isinstance(pool, Pool | None) else _pool_of_joblib()
+
     if executor == "ray" or getattr(executor, "__name__", "") == "ray":
         return RayPool(_import_ray())
     if isinstance(executor, ThreadPoolExecutor):
@@ -372,13 +375,17 @@ def chosen_pool(executor: object) -> Pool | None:
 
 
 def _pool_of_joblib() -> Pool | None:
-    """Return the workers that `joblib.parallel_config` sets; None if it sets nothing, or one at a time."""
+    """Return the workers that `joblib.parallel_config` sets; None if it sets nothing, or a single worker.
+
+    Raises TypeError for a backend that heatbath does not know.
+    """
     backend, jobs = get_active_backend()
-    kind = type(backend).__name__
+    kind = type(backend).__name__  # the classes for Ray and Dask exist only where these are installed
     if kind == "RayBackend":
         return RayPool(_import_ray())
     if kind == "DaskDistributedBackend":
         return DaskPool(backend.client)
+
     count = joblib.effective_n_jobs(jobs)
     if count == 1:
         return None
@@ -407,22 +414,29 @@ def check_name(name: str) -> None:
 
 @contextmanager
 def open_executor(name: str) -> Iterator[object]:
-    """Yield the executor with this name, such as "processes:4", and shut it down afterwards."""
+    """Yield an executor by its name, and shut it down when the context ends.
+
+    The names are "processes" for a process on every core, "processes:4" for four of them, "ray", and the
+    address of a scheduler of Dask, such as "tcp://HOST:PORT".
+    """
     check_name(name)
     kind, _, count = name.partition(":")
     if kind == "processes":
         workers = int(count) if count else os.cpu_count()
         with loky.ProcessPoolExecutor(workers, initializer=_ignore_interrupts) as executor:
             yield executor
-    elif name == "ray":
-        yield _import_ray()
-    else:
-        try:
-            from distributed import Client
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(NO_DASK, name="distributed") from error
-        with Client(name) as client:
-            yield client
+        return
+
+    if name == "ray":
+        yield _import_ray()  # which is not shut down, as other code may use it
+        return
+
+    try:
+        from distributed import Client
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(NO_DASK, name="distributed") from error
+    with Client(name) as client:
+        yield client
 
 
 def _ignore_interrupts() -> None:

@@ -114,21 +114,27 @@ class BlockScheduler:
     """
 
     def __init__(self, pool: Pool, store: Store, threads: int, seconds: float) -> None:
+        """Find out which chains of the store are missing or unfinished; nothing is submitted yet."""
         self.pool, self.store, self.threads, self.seconds = pool, store, threads, max(seconds, SECONDS)
         self.plan, self.shared = store.plan, store.shared
+
         self.left = store.missing()
         self.unfinished = [UnfinishedChains(about, None) for about in store.unfinished()]
         self.sizes = Sizes(self.plan, 1, threads, store.first)
         self.under_way: dict[Future[Any], Task] = {}
         self.lost: dict[int, int] = {}  # number of lost workers of a block, by its first chain
+
         self._limit, self._counted = 0, -math.inf  # blocks under way at a time, and when workers were counted
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()  # in the order in which they ended
-        self._means = Means()
+        self._means = Means()  # of the latest block of all chains
         for about in store.latest():
             self._means.add(about)
 
     def run(self, progress: Callable[[Progress], None] | None) -> None:
-        """Compute all blocks that are missing; on an error or Ctrl-C, all tasks are cancelled."""
+        """Compute all blocks that are missing, and add them to the store.
+
+        On an error or Ctrl-C all tasks are cancelled. `progress` is called a few times a second.
+        """
         begin, work = time.perf_counter(), self.store.work
         with deferred_interrupts() as interrupted:  # so that every task that was submitted is known
             content = self.pool.share(self.shared)
@@ -173,7 +179,10 @@ class BlockScheduler:
         return sorted(futures, key=lambda future: future.cancelled() or future.exception() is not None)
 
     def _next_task(self) -> Task:
-        """Return the task of the next block, of chains that continue or of new ones."""
+        """Remove the next block from what is left to do, and return its task.
+
+        Chains that a block has left unfinished come first; then new chains, as many as `sizes` says.
+        """
         state: bytes | None = None
         if self.unfinished:
             about, state = self.unfinished.pop(0)
@@ -183,6 +192,7 @@ class BlockScheduler:
             size = self.sizes.chains(sum(map(len, self.left)))
             chains = range(free.start, min(free.start + size, free.stop))
             self.left[:1] = [range(chains.stop, free.stop)] if chains.stop < free.stop else []
+
         return Task(
             digest=self.shared.digest, modules=self.shared.modules, first=chains.start, stop=chains.stop,
             until=self.sizes.until(len(chains), step), step=step, state=state or self.store.state(chains),
@@ -199,7 +209,11 @@ class BlockScheduler:
         self.under_way[future] = task
 
     def _take(self, future: Future[Any], content: Any) -> None:
-        """Keep the block of a future that has ended, or submit its task again if its worker was lost."""
+        """Keep the block of a future that has ended, or submit its task again if its worker was lost.
+
+        `content` is the plan as the pool's tasks get it. Raises BlocksError if the task failed otherwise, or
+        its answer is not the block that was asked for.
+        """
         task, begin = self.under_way.pop(future), time.perf_counter()
         try:
             block = self.pool.received(future.result())
@@ -210,19 +224,27 @@ class BlockScheduler:
                 return
             raise self._failure(task, "failed on a worker", error) from error
         del future  # the last reference: while it is held, Dask repeats what is lost with a worker
+
         try:
             _check_answer(task, block)
             self.store.add(block)
         except ValueError as error:
             raise self._failure(task, "came back from a worker and cannot be taken", error) from error
-        about = block.about
+        self._count(block, continues=task.step > self.store.first)
         self.lost.pop(task.first, None)
-        if task.step > self.store.first:
-            self._means.remove(self.store.blocks[task.first][-2].about)
+        self.sizes.learn(block.about, time.perf_counter() - begin)
+
+    def _count(self, block: Finished, continues: bool) -> None:
+        """Take the results of a stored block into the means, and note its chains if they are unfinished.
+
+        If it `continues` an earlier block of its chains, the values of that one no longer count.
+        """
+        about = block.about
+        if continues:
+            self._means.remove(self.store.blocks[about.first][-2].about)
         self._means.add(about)
         if about.end < self.plan.steps:
             self.unfinished.append(UnfinishedChains(about, block.state))
-        self.sizes.learn(about, time.perf_counter() - begin)
         if about.compiled:
             report(f"{about.host} compiled for {about.compiled:.0f} s, once")
 
