@@ -57,7 +57,9 @@ def test_a_rung_that_is_not_on_the_ladder_is_refused(rung):
     """The compiled code would read beyond the ladder."""
     half = short(PARTITIONS["tempered"], steps=80, record=4)
     altered = half.data.assign(rung=half.data["rung"] * 0 + rung)
-    with pytest.raises(ValueError, match="a chain is on a rung that the ladder of 3 temperatures does not have"):
+    with pytest.raises(
+        ValueError, match="a chain is on a rung that the ladder of 3 temperatures does not have"
+    ):
         hb.Run(half.plan, half.step, altered).resume(80)
 
 
