@@ -537,7 +537,11 @@ def _checked_partition(method: object, h: Coefficient | None) -> Partition:
 
 
 def _check_can_sample(partition: Partition) -> None:
-    """Raise ValueError unless a partition can sample a density; the error lists all reasons against it."""
+    """Raise ValueError unless a partition can sample a density; the error lists all reasons against it.
+
+    It must have a single part, a method that moves it, and one value of every coefficient, and neither a
+    posterior nor simulated tempering.
+    """
     reasons = []
     if len(partition.methods) > 1:
         reasons.append(f"θ is one part, and it has {len(partition.methods)}")

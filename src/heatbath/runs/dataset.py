@@ -117,16 +117,6 @@ def _has_thermostats(plan: Plan) -> bool:
     return any(part.thermostats for part in plan.parts())
 
 
-def _has_averages(plan: Plan) -> bool:
-    """Return True if outputs are averaged."""
-    return plan.average is not None
-
-
-def _keeps_samples(plan: Plan) -> bool:
-    """Return True if samples are kept."""
-    return plan.keep
-
-
 def _posteriors(plan: Plan) -> list[Posterior]:
     """Return the posteriors of all methods that have one."""
     return [partition.posterior for partition in plan.named.values() if partition.posterior is not None]
@@ -151,12 +141,6 @@ def _unless_empty(values: NDArray[Any]) -> Values:
 def _by_split(values: NDArray[Any]) -> Values:
     """Return values (chain, record, split) by split."""
     return {"train": values[:, :, 0], "test": values[:, :, 1]}
-
-
-def _second(group: EnsembleGroup, _: int) -> Values:
-    """Return the second moments, if the method keeps them."""
-    second = group.ensemble.chains.second
-    return {None: second} if second.size else {}
 
 
 def _temperature(group: EnsembleGroup, records: int) -> Values:
@@ -189,13 +173,16 @@ RESULTS = (
         "theta", ("chain", "parameter"), "theta", of_group=lambda g, _: {None: g.ensemble.chains.theta}
     ),
     ResultVariable("p", ("chain", "parameter"), "theta", of_group=lambda g, _: {None: g.ensemble.chains.p}),
-    ResultVariable("second", ("chain", "parameter"), "theta", _has_second, _second, absent=0.0),
+    ResultVariable("second", ("chain", "parameter"), "theta", _has_second,
+           lambda g, _: _unless_empty(g.ensemble.chains.second), absent=0.0),
     ResultVariable("rung", ("chain",), "int64", of_group=lambda g, _: {None: g.ensemble.chains.rung}),
     ResultVariable("died", ("chain",), "int64", of_group=lambda g, _: {None: g.ensemble.chains.died}),
     ResultVariable("xi_now", ("thermostat", "chain"), "float64", _has_thermostats, _friction_now),
-    ResultVariable("average", ("chain", "point", "output"), "float64", _has_averages,
+    ResultVariable("average", ("chain", "point", "output"), "float64",
+           lambda plan: plan.average is not None,
            lambda g, _: {None: g.ensemble.notes.average[:, 0]}),
-    ResultVariable("deviations", ("chain", "point", "output"), "float64", _has_averages,
+    ResultVariable("deviations", ("chain", "point", "output"), "float64",
+           lambda plan: plan.average is not None,
            lambda g, _: {None: g.ensemble.notes.average[:, 1]}),
     ResultVariable("noise_now", ("chain", "target"), "float64", _has_noise,
            lambda g, _: _unless_empty(g.ensemble.chains.noise)),
@@ -214,8 +201,8 @@ RESULTS = (
     ResultVariable("weights", ("chain", "record", "parameter"), "theta", lambda plan: plan.weights,
            lambda g, records: {None: g.ensemble.notes.theta[:, :records]}),
     # samples
-    ResultVariable("sample_step", ("sample",), "int64", _keeps_samples),
-    ResultVariable("samples", ("chain", "sample", "parameter"), "theta", _keeps_samples,
+    ResultVariable("sample_step", ("sample",), "int64", lambda plan: plan.keep),
+    ResultVariable("samples", ("chain", "sample", "parameter"), "theta", lambda plan: plan.keep,
            lambda g, samples: {None: g.ensemble.notes.samples[:, :samples]}),
     ResultVariable("sample_noise", ("chain", "sample", "target"), "float64",
            lambda plan: plan.keep and _samples_noise(plan),

@@ -332,7 +332,11 @@ def read_arrays(source: Source, names: Collection[str], name: object = "") -> Bl
     `name` is what errors call the file, if it is given by its bytes.
     """
     with _seal_checked(source, name) as (content, label):
-        return _block_arrays(content, label, names)
+        try:
+            with h5py.File(content, "r") as data:
+                return BlockArrays({key: data[key][...] for key in names}, str(data.attrs["block"]))
+        except Exception as error:  # HDF5 raises many kinds
+            raise ValueError(f"{label} is not a block of a run: {type(error).__name__}: {error}") from error
 
 
 @contextmanager
@@ -370,15 +374,6 @@ def _digest(file: IO[bytes], end: int) -> bytes:
     while piece := file.read(min(PIECE, end - file.tell())):
         digest.update(piece)
     return digest.hexdigest().encode()
-
-
-def _block_arrays(source: str | IO[bytes], name: object, names: Collection[str]) -> BlockArrays:
-    """Return arrays of a block by HDF5 alone; `name` is what errors call it."""
-    try:
-        with h5py.File(source, "r") as data:
-            return BlockArrays({key: data[key][...] for key in names}, str(data.attrs["block"]))
-    except Exception as error:  # HDF5 raises many kinds
-        raise ValueError(f"{name} is not a block of a run: {type(error).__name__}: {error}") from error
 
 
 def _data_set(source: str | IO[bytes], name: object) -> xr.Dataset:

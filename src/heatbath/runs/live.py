@@ -151,11 +151,15 @@ class LiveRun:
         dtype: Literal["float32", "float64"] = "float32",
         threads: int | None = 1,
     ) -> None:
-        """Make the plan, the ensemble of the chains at their start, and the observer."""
+        """Make the plan, the ensemble of the chains at their start, and the observer.
+
+        The arguments are those of `train`. The plan has one step until the property `plan` is asked for, and
+        the observer is an ensemble that does not move, for snapshots.
+        """
         settings = RunSettings(
             seed=seed, record=1, shuffled=shuffled, rotated=rotated, momenta=momenta, start=start, dtype=dtype
         )
-        steps = 1  # the property `plan` has their number
+        steps = 1
         plan = make_plan(problem, network, partition, steps, batch, chains, settings, call="train")
         self._plan = plan
         self._table, self._test_table = training_table(plan), test_table(plan)
@@ -500,7 +504,7 @@ class LiveRun:
         ∇U is the gradient of the loss on all training examples plus that of the prior, decay·θ. N is the
         number of parameters of the part.
         """
-        chains, settled = self._ensemble.chains, self._plan.settled()
+        chains, settled = self._ensemble.chains, self._plan.settled
         theta, alive = chains.theta.astype(np.float64), chains.died < 0
         gradients = self._full_gradients()
         if settled.draws is not None:  # the loss is relative to the geometric mean of the variances

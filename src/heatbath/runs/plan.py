@@ -188,7 +188,11 @@ class Plan(PlanOptions):
     found: Found | None = None
 
     def __post_init__(self) -> None:
-        """Check all fields, and store them in their normal form, with the steps of records filled in."""
+        """Check all fields, and store them in their normal form, with the steps of records filled in.
+
+        Raises TypeError or ValueError with the name of the field, also if the methods or their posteriors do
+        not fit the network.
+        """
         check_type("problem", self.problem, Problem)
         check_type("network", self.network, MLP)
         check_methods(self.partition, None)
@@ -209,7 +213,10 @@ class Plan(PlanOptions):
         self.parts()  # raises if methods or posteriors do not fit the network
 
     def _check_numbers(self) -> None:
-        """Check all numbers, and store them as int and tuples of int or float."""
+        """Check all numbers of the plan, and store them as int, and the histogram as a tuple.
+
+        Steps at which to record must not lie beyond the last step, unless those of a longer run are known.
+        """
         examples = self.problem.X_train.shape[1]
         store(
             self,
@@ -346,13 +353,9 @@ class Plan(PlanOptions):
         settled = settle(grid.first_point(partition), self.network, self.problem, self.batch)
         return {part.name: part.method for part in reversed(settled.parts)}
 
-    def settled(self) -> Settled:
-        """Return what the posterior of a single point sets; without a posterior, the parts as they are."""
-        return self._settled
-
     @cached_property
-    def _settled(self) -> Settled:
-        """What the posterior sets, computed once."""
+    def settled(self) -> Settled:
+        """Parts, and draws of the noise, as the posterior of a single point sets them."""
         assert isinstance(self.partition, Partition)
         return settle(self.partition, self.network, self.problem, self.batch)
 

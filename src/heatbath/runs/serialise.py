@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from heatbath.methods.posterior import Posterior
 from heatbath.methods.schedules import Schedule, SimulatedTempering, from_plain, to_plain
 from heatbath.models.dense import MLP
 from heatbath.runs.grid import Methods
-
-if TYPE_CHECKING:
-    from heatbath.datasets.tables import TableEncoder
 
 RECIPES = {name: getattr(datasets, name) for name in ("spirals", "trigonometric", "rings", "blobs", "mnist")}
 ARRAYS = ("X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale")
@@ -159,15 +156,11 @@ def _problem_by_arrays(plain: Mapping[str, Any], arrays: Mapping[str, NDArray[An
     values: dict[str, Any] = {name: plain[name] for name in ("name", "task", "features", "targets")}
     values |= {name: arrays[name] for name in ARRAYS}
     values |= {name: arrays.get(name) for name in WEIGHTS}
-    encoder = _encoder_from_plain(plain.get("encoder"))
-    return Problem(**values, encoder=encoder, class_factors=plain.get("class_factors"))
+    if plain.get("encoder") is not None:
+        from heatbath.datasets.tables import TableEncoder  # slow to import, and few runs need it
 
-
-def _encoder_from_plain(plain: object) -> TableEncoder | None:
-    """Return the encoder of a table with these plain values; None stays None."""
-    from heatbath.datasets.tables import TableEncoder  # scikit-learn takes a second, and few runs need it
-
-    return None if plain is None else TableEncoder.from_plain(plain)
+        values["encoder"] = TableEncoder.from_plain(plain["encoder"])
+    return Problem(**values, class_factors=plain.get("class_factors"))
 
 
 def checksum(problem: Problem) -> str:

@@ -98,7 +98,10 @@ class Simulation:
         chains: range | None = None,
         until: int | None = None,
     ) -> None:
-        """Make an ensemble for each group of chains that can be advanced together, and set its state."""
+        """Make an ensemble for each group of chains that can be advanced together, and set its state.
+
+        The class describes the arguments. Each ensemble is told what to record up to the last step.
+        """
         self.plan, self.first = plan, step
         self.last = plan.steps if until is None else until
         self._is_block = chains is not None
@@ -500,7 +503,7 @@ def make_descent(
     layout
         How networks lie in memory.
     """
-    draws = plan.settled().draws
+    draws = plan.settled.draws
     without_draws = None if draws is None else draws._replace(every=NEVER)
     program = _descent_program(tuple(plan.layers.items()), stops=without_draws is not None)
     return Ensemble(

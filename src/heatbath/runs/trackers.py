@@ -92,7 +92,10 @@ class Tracker:
         every: float = 1.0,
         name: str = "the tracker",
     ) -> None:
-        """Take over the contexts that were begun, which end with the tracker; nothing is written yet."""
+        """Take over the contexts that were begun, which end with the tracker; nothing is written yet.
+
+        The class describes the arguments. The thread that writes starts with the first point.
+        """
         self._log, self._settings, self._name = log, settings, name
         self._every = real("every", every, NON_NEGATIVE)
         self._contexts = begun.pop_all() if begun else ExitStack()  # until here, an error ends them itself

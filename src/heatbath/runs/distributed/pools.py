@@ -15,13 +15,13 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import joblib
 from joblib.externals import loky
@@ -48,6 +48,8 @@ ACCEPTED_NAMES = (
 NO_DASK = "the executor at an address is Dask's, an extra: pip install 'heatbath[dask]'"
 NO_RAY = "executor='ray' needs Ray, an extra: pip install 'heatbath[ray]'"
 
+PlanContent: TypeAlias = Mapping[str, Any]  # the pieces of a plan in the form that tasks get, by checksums
+
 
 class Pool:
     """Workers of an executor of `concurrent.futures` of which nothing is known.
@@ -58,9 +60,9 @@ class Pool:
     `is_wanted` is a function that workers call; it returns False once their tasks are cancelled.
     """
 
-    def __init__(self, executor: Any, is_wanted: Callable[[], bool] | None = None) -> None:
+    def __init__(self, executor: Executor, is_wanted: Callable[[], bool] | None = None) -> None:
         self.executor, self._is_wanted = executor, is_wanted
-        self._given: dict[str, Any] = {}  # pieces of plans in the form that tasks get, by their checksums
+        self._given: dict[str, Any] = {}  # as PlanContent, of all plans
         self._entered = 0
 
     def __enter__(self) -> Pool:
@@ -84,7 +86,7 @@ class Pool:
         """Return the number of blocks for each worker that wait or are under way."""
         return AHEAD
 
-    def share(self, shared: SharedPlan) -> dict[str, Any]:
+    def share(self, shared: SharedPlan) -> PlanContent:
         """Give a plan to the workers, and return the `content` for its tasks."""
         for checksum, piece in shared.content.items():
             if checksum not in self._given:
@@ -95,10 +97,9 @@ class Pool:
         """Give a piece of a plan to the workers, and return it in the form that tasks get."""
         return piece
 
-    def submit(self, task: Task, content: Any) -> Future[Any]:
+    def submit(self, task: Task, content: PlanContent) -> Future[Any]:
         """Have a block computed, and return the future of its answer."""
-        future: Future[Any] = self.executor.submit(compute, task, content, self._is_wanted)
-        return future
+        return self.executor.submit(compute, task, content, self._is_wanted)
 
     def received(self, answer: Any) -> Finished:
         """Return the block in a worker's answer."""
@@ -119,11 +120,11 @@ class Pool:
 class ThreadPool(Pool):
     """Workers that are threads of this process, and see when their tasks are cancelled."""
 
-    def __init__(self, executor: Any) -> None:
+    def __init__(self, executor: Executor) -> None:
         self._wanted = threading.Event()
         super().__init__(executor, self._wanted.is_set)
 
-    def share(self, shared: SharedPlan) -> dict[str, Any]:
+    def share(self, shared: SharedPlan) -> PlanContent:
         """Give a plan to the workers, and return the `content` for its tasks."""
         self._wanted.set()
         return super().share(shared)
@@ -144,7 +145,7 @@ class ProcessPool(Pool):
     the name of a file is sent completely or not at all.
     """
 
-    def __init__(self, executor: Any) -> None:
+    def __init__(self, executor: Executor) -> None:
         super().__init__(executor)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
@@ -161,7 +162,7 @@ class ProcessPool(Pool):
             self._temporary.cleanup()
             self._temporary = None
 
-    def share(self, shared: SharedPlan) -> dict[str, Any]:
+    def share(self, shared: SharedPlan) -> PlanContent:
         """Give a plan to the workers, and return the `content` for its tasks."""
         (self._folder / WANTED).touch()
         return super().share(shared)
@@ -172,10 +173,9 @@ class ProcessPool(Pool):
         atomic_write.write(path, piece)
         return path.read_bytes
 
-    def submit(self, task: Task, content: Any) -> Future[Any]:
+    def submit(self, task: Task, content: PlanContent) -> Future[Any]:
         """Have a block computed, and return the future of its answer."""
-        future: Future[Any] = self.executor.submit(_compute_to_files, task, content, self._folder)
-        return future
+        return self.executor.submit(_compute_to_files, task, content, self._folder)
 
     def received(self, answer: Any) -> Finished:
         """Return the block in the files that a worker has named, and remove them."""
@@ -192,7 +192,7 @@ class ProcessPool(Pool):
         super().cancel(futures)
 
 
-def _compute_to_files(task: Task, content: Any, folder: Path) -> tuple[Path, Path | None]:
+def _compute_to_files(task: Task, content: PlanContent, folder: Path) -> tuple[Path, Path | None]:
     """Compute a block, and return the files with it and with the state from which its chains continue."""
     block = compute(task, content, (folder / WANTED).exists)
     block_path = _write_new_file(folder, block.content)
@@ -292,7 +292,7 @@ class RayPool(Pool):
         """
         return self.ray.put(piece)
 
-    def submit(self, task: Task, content: Any) -> Future[Any]:
+    def submit(self, task: Task, content: PlanContent) -> Future[Any]:
         """Have a block computed, and return the future of its answer."""
         reference = self._compute.options(num_cpus=task.threads).remote(task, content)
         future: Future[Any] = reference.future()
@@ -316,7 +316,7 @@ class RayPool(Pool):
         )
 
 
-def _compute_with_ray(task: Task, content: dict[str, Any]) -> Finished:
+def _compute_with_ray(task: Task, content: PlanContent) -> Finished:
     """Compute a block on a worker of Ray, which fetches the pieces of the plan if it needs them."""
     import ray
 

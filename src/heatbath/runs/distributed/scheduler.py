@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -16,7 +17,7 @@ from heatbath._internal.interrupts import deferred_interrupts
 from heatbath.engine.compile import report
 from heatbath.runs.dataset import sizes
 from heatbath.runs.distributed.block import About, BlocksError, Finished, Task
-from heatbath.runs.distributed.pools import AHEAD, LOOK, Pool
+from heatbath.runs.distributed.pools import AHEAD, LOOK, PlanContent, Pool
 from heatbath.runs.distributed.store import Store
 from heatbath.runs.plan import Plan
 from heatbath.runs.progress import Progress
@@ -82,17 +83,13 @@ class Sizes:
         return max(self.unit, min(count, largest) // self.unit * self.unit)
 
     def until(self, chains: int, step: int) -> int:
-        """Return the last step of a block of this number of chains that begins at `step`."""
-        low, high = step + 1, self.plan.steps
-        if self._bytes(chains, step, high) <= LARGEST:
-            return high
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._bytes(chains, step, middle) <= LARGEST:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        """Return the last step of a block of this number of chains that begins at `step`.
+
+        It has as many steps as have results of at most LARGEST bytes, but at least one.
+        """
+        ends = range(step + 1, self.plan.steps + 1)
+        fitting = bisect_right(ends, LARGEST, key=lambda end: self._bytes(chains, step, end))
+        return ends[max(fitting - 1, 0)]
 
     def _bytes(self, chains: int, begin: int, end: int) -> int:
         """Return the bytes of the results of this number of chains from one step to another."""
@@ -114,7 +111,19 @@ class BlockScheduler:
     """
 
     def __init__(self, pool: Pool, store: Store, threads: int, seconds: float) -> None:
-        """Find out which chains of the store are missing or unfinished; nothing is submitted yet."""
+        """Find out which chains of the store are missing or unfinished; nothing is submitted yet.
+
+        Parameters
+        ----------
+        pool
+            The workers.
+        store
+            The finished blocks of the plan, to which new ones are added.
+        threads
+            The number of threads for each block.
+        seconds
+            The time after which a worker returns an unfinished block.
+        """
         self.pool, self.store, self.threads, self.seconds = pool, store, threads, max(seconds, SECONDS)
         self.plan, self.shared = store.plan, store.shared
 
@@ -154,7 +163,7 @@ class BlockScheduler:
                     raise KeyboardInterrupt from error
                 raise
 
-    def _submit_next_blocks(self, content: Any) -> None:
+    def _submit_next_blocks(self, content: PlanContent) -> None:
         """Submit blocks until enough of them wait or are under way.
 
         The workers are counted now and then, as they may come and go.
@@ -199,7 +208,7 @@ class BlockScheduler:
             seconds=self.seconds, threads=self.threads,
         )  # fmt: skip
 
-    def _submit(self, task: Task, content: Any) -> None:
+    def _submit(self, task: Task, content: PlanContent) -> None:
         """Give a task to the executor."""
         try:
             future = self.pool.submit(task, content)
@@ -208,7 +217,7 @@ class BlockScheduler:
             raise self._failure(task, "could not be given to the executor", error) from error
         self.under_way[future] = task
 
-    def _take(self, future: Future[Any], content: Any) -> None:
+    def _take(self, future: Future[Any], content: PlanContent) -> None:
         """Keep the block of a future that has ended, or submit its task again if its worker was lost.
 
         `content` is the plan as the pool's tasks get it. Raises BlocksError if the task failed otherwise, or

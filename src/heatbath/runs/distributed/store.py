@@ -121,7 +121,10 @@ class Store:
         copied: EarlierRun | None = None,
         finished: bool = False,
     ) -> None:
-        """Read the blocks that are in the folder, and check that they fit to the plan and to one another."""
+        """Read the blocks that are in the folder, and check that they fit to the plan and to one another.
+
+        The class describes the arguments. A folder without a plan gets the file of this one.
+        """
         self.plan, self.folder, self.earlier, self.finished = plan, folder, earlier, finished
         self.blocks: dict[int, list[Block]] = {}
         self.done = self.work = 0
@@ -349,13 +352,12 @@ class Store:
 
         of_chains = []
         for first in self._firsts:
-            blocks = self.blocks[first]
-            if result.recorded_along:
-                parts = [self._lazy_part(result, block) for block in blocks]
+            blocks = self.blocks[first] if result.recorded_along else self.blocks[first][-1:]
+            parts = [self._lazy_part(result, block) for block in blocks]
+            if len(parts) > 1:
                 axis = result.dimensions.index(result.recorded_along)
-                of_chains.append(dask.array.concatenate(parts, axis=axis) if len(parts) > 1 else parts[0])
-            else:
-                of_chains.append(self._lazy_part(result, blocks[-1]))
+                parts = [dask.array.concatenate(parts, axis=axis)]
+            of_chains += parts
         return dask.array.concatenate(of_chains, axis=result.dimensions.index("chain"))
 
     def _lazy_part(self, result: ResultVariable, block: Block) -> dask.array.Array:
