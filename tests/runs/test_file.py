@@ -223,14 +223,14 @@ def test_bytes_after_the_end_are_noticed(saved):
 # Files that are not runs
 
 
-def sealed(path, **attributes):
-    """Return the bytes of a file with a valid seal and these attributes."""
+def write_with_attributes(path, **attributes):
+    """Write a run with these attributes to a file with a valid seal, and return its path."""
     file.write(path, small_run().to_xarray().assign_attrs(attributes))
     return path
 
 
 def test_a_file_of_a_newer_version_asks_for_an_update(tmp_path):
-    path = sealed(tmp_path / "new.nc", heatbath_format=file.FORMAT + 1, heatbath_version="9.9")
+    path = write_with_attributes(tmp_path / "new.nc", heatbath_format=file.FORMAT + 1, heatbath_version="9.9")
     with pytest.raises(
         ValueError, match=r"new.nc was written by heatbath 9.9 in format 4.*: update heatbath"
     ):
@@ -254,7 +254,7 @@ def test_the_error_for_a_foreign_file_names_it(tmp_path):
         hb.load(tmp_path)
 
 
-def change(settings, *path, value):
+def change_setting(settings, *path, value):
     for name in path[:-1]:
         settings = settings[name]
     settings[path[-1]] = value
@@ -282,13 +282,13 @@ def change(settings, *path, value):
 def test_settings_that_were_tampered_with_are_refused(path, value, message, tmp_path):
     packed = small_run().to_xarray()
     settings = json.loads(packed.attrs["settings"])
-    change(settings, *path, value=value)
+    change_setting(settings, *path, value=value)
     file.write(tmp_path / "run.nc", packed.assign_attrs(settings=json.dumps(settings)))
     with pytest.raises(ValueError, match=rf"run.nc is not a run that can be read: .*{message}|{message}"):
         hb.load(tmp_path / "run.nc")
 
 
-def with_noise():
+def run_with_sampled_noise():
     x = np.linspace(-1, 1, 20)[:, None]
     problem = hb.datasets.from_arrays(x, x[:, 0], task="regression")
     sampling = hb.LaLa(0.1, 1.0, posterior=hb.Posterior())
@@ -297,7 +297,7 @@ def with_noise():
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
 def test_noise_that_is_no_variance_is_refused(value, tmp_path):
-    run = with_noise()
+    run = run_with_sampled_noise()
     run.data["noise_now"].values[1] = value
     run.save(tmp_path / "run.nc")
     with pytest.raises(ValueError, match="noise"):
@@ -307,7 +307,7 @@ def test_noise_that_is_no_variance_is_refused(value, tmp_path):
 @pytest.mark.parametrize("name", [result.name for result in RESULTS if result.name != "second"])
 def test_content_that_is_missing_or_of_the_wrong_shape_or_kind_is_named(name, run, tmp_path):
     """The compiled code trusts the arrays it is given."""
-    packed = (with_noise() if "noise" in name else run).to_xarray()
+    packed = (run_with_sampled_noise() if "noise" in name else run).to_xarray()
     dims = packed[name].dims
     shorter = packed.drop_vars(name).assign({name: (("other", *dims[1:]), packed[name].values[:-1])})
     other_kind = packed.assign({name: packed[name].astype("float16")})

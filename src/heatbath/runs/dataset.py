@@ -27,7 +27,7 @@ from heatbath.engine.ensemble import Ensemble
 from heatbath.methods.partition import Part
 from heatbath.methods.posterior import Posterior
 from heatbath.runs.plan import Plan
-from heatbath.runs.record_steps import record_count, records_until, sample_count, sample_steps
+from heatbath.runs.record_steps import record_count, record_steps, sample_count, sample_steps
 
 Values: TypeAlias = Mapping[str | None, NDArray[Any]]
 
@@ -595,13 +595,12 @@ def _labels(plan: Plan, step: int, chains: range, first: int = 0) -> dict[str, A
         "repeat": ("chain", repeat),
         "draw": ("chain", repeat % plan.problem.draws),
         "part": np.array(_part_names(plan), dtype=object),
-        "step": ("record", np.array(records_until(plan, step)[record_count(plan, first) :], np.int64)),
+        "step": ("record", np.array(record_steps(plan, step, first), np.int64)),
     }
     if thermostats := _thermostat_names(plan):
         labels["thermostat"] = np.array(thermostats, dtype=object)
     if plan.keep:
-        steps = sample_steps(plan, step)[sample_count(plan, first) :]
-        labels["sample_step"] = "sample", np.array(steps, np.int64)
+        labels["sample_step"] = "sample", np.array(sample_steps(plan, step, first), np.int64)
     if plan.histogram:
         low, high, bins = plan.histogram
         edges = np.linspace(low, high, bins + 1)

@@ -33,6 +33,7 @@ class _Execution:
 
     threads: int | None
     progress: Callable[[Progress], None] | None
+    checkpoint: str | os.PathLike[str] | None
     every: float
     pool: Pool | None
 
@@ -69,7 +70,7 @@ def simulate(
         them are there; None for this process.
     """
     check_execution(threads, progress, checkpoint, every)
-    execution = _Execution(threads, progress, every, pool)
+    execution = _Execution(threads, progress, checkpoint, every, pool)
 
     if folder is not None:
         if checkpoint is not None:
@@ -89,13 +90,11 @@ def simulate(
     warn_of_stale_noise(plan, plan.steps)
 
     if pool is not None:
-        return _run_in_blocks(plan, earlier, checkpoint, pool, execution)
-    return _run_here(plan, earlier, checkpoint, execution)
+        return _run_in_blocks(plan, earlier, pool, execution)
+    return _run_here(plan, earlier, execution)
 
 
-def _run_here(
-    plan: Plan, earlier: Run | None, checkpoint: str | os.PathLike[str] | None, execution: _Execution
-) -> Run:
+def _run_here(plan: Plan, earlier: Run | None, execution: _Execution) -> Run:
     """Compute a plan in this process, and return its run; after Ctrl-C, the run so far.
 
     Parameters
@@ -104,12 +103,12 @@ def _run_here(
         The plan of the complete run.
     earlier
         The run that is continued; None to compute from the start.
-    checkpoint
-        The file to which the run is written at once, every `execution.every` seconds and at its end; None
-        for no file. An error ends the run only when the file is written for the first time.
     execution
-        The number of threads, and the function that is called with the progress.
+        The number of threads, the function that is called with the progress, and the checkpoint: a file to
+        which the run is written at once, every `execution.every` seconds and at its end. An error ends the
+        run only when this file is written for the first time.
     """
+    checkpoint = execution.checkpoint
     first, data, former = (earlier.step, earlier.data, earlier.former) if earlier else (0, None, "")
     simulation = Simulation(plan, first, data, execution.threads)
 
@@ -140,20 +139,14 @@ def _run_here(
     return run
 
 
-def _run_in_blocks(
-    plan: Plan,
-    earlier: Run | None,
-    checkpoint: str | os.PathLike[str] | None,
-    pool: Pool,
-    execution: _Execution,
-) -> Run:
+def _run_in_blocks(plan: Plan, earlier: Run | None, pool: Pool, execution: _Execution) -> Run:
     """Compute a plan in blocks of chains on the workers of a pool, and return the joined run.
 
     With a checkpoint the blocks are kept in a folder beside it, so that a call that was interrupted continues
     from them, and the folder is removed when the run is saved. The run starts at step 0, or where `earlier`
     stands.
     """
-    folder = None
+    checkpoint, folder = execution.checkpoint, None
     if checkpoint is not None:
         file.check_replaceable(Path(checkpoint))
         folder = _blocks_folder(checkpoint)

@@ -74,11 +74,6 @@ def record_count(plan: Plan, step: int) -> int:
     return bisect_right(plan.records, step) if step else 0
 
 
-def records_until(plan: Plan, step: int) -> list[int]:
-    """Return the steps of the records that a run has at `step`."""
-    return list(plan.records[: record_count(plan, step)])
-
-
 def spread_samples(steps: int, samples: int | None, burn_in: int | None, thin: int | None) -> tuple[int, int]:
     """Return burn-in and thinning: samples are taken every `thin` steps after `burn_in` steps.
 
@@ -126,6 +121,12 @@ def sample_count(plan: Plan, step: int) -> int:
     return max(0, (step - plan.burn_in) // plan.thin)
 
 
-def sample_steps(plan: Plan, step: int) -> list[int]:
-    """Return the steps of the samples that are taken up to and including `step`."""
-    return [plan.burn_in + plan.thin * i for i in range(1, sample_count(plan, step) + 1)]
+def record_steps(plan: Plan, step: int, first: int = 0) -> list[int]:
+    """Return the steps of the records that are made after `first`, up to and including `step`."""
+    return list(plan.records[record_count(plan, first) : record_count(plan, step)])
+
+
+def sample_steps(plan: Plan, step: int, first: int = 0) -> list[int]:
+    """Return the steps of the samples that are taken after `first`, up to and including `step`."""
+    numbers = range(sample_count(plan, first) + 1, sample_count(plan, step) + 1)
+    return [plan.burn_in + plan.thin * number for number in numbers]

@@ -30,7 +30,8 @@ PATIENCE = 10.0  # seconds that the end of a run waits for a tracker that makes 
 MOST_JOBS = 10_000  # kept for a tracker that cannot be written: points of three hours
 MLFLOW_BATCH = 100  # parameters that MLflow takes at once
 
-Settings: TypeAlias = Mapping[str, bool | int | float | str]
+Setting: TypeAlias = bool | int | float | str
+Settings: TypeAlias = Mapping[str, Setting]
 Log: TypeAlias = Callable[[Mapping[str, float], int, float], object]
 
 
@@ -343,7 +344,7 @@ def wandb(run: Any = None, *, every: float = 1.0) -> Tracker:
         return Tracker(log, log_settings, contexts, every=every, name="W&B")
 
 
-def settings_of(run: Run) -> dict[str, bool | int | float | str]:
+def settings_of(run: Run) -> dict[str, Setting]:
     """Return the settings of a run by names such as `batch`, `h` and `hidden.tau`; lists are text."""
     left_out = ("records", "losses", "found")
     plain = {name: value for name, value in run.plan.plain.items() if name not in left_out}
@@ -352,7 +353,7 @@ def settings_of(run: Run) -> dict[str, bool | int | float | str]:
     return {**data, **dict(_flattened(plain)), **dict(_flattened(partition))}
 
 
-def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, bool | int | float | str]]:
+def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Setting]]:
     """Yield nested settings one by one with full names such as `hidden.tau`; None is left out.
 
     Parameters
@@ -373,7 +374,7 @@ def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
         elif isinstance(value, Mapping) and "schedule" not in value:
             yield from _flattened(value, f"{prefix}{name}.")
         elif value is not None:
-            yield f"{prefix}{name}", value if isinstance(value, bool | int | float | str) else str(value)
+            yield f"{prefix}{name}", value if isinstance(value, Setting) else str(value)
 
 
 def _finite(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
