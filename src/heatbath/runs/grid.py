@@ -24,7 +24,7 @@ ONLY_COEFFICIENTS = "only coefficients may change in a run; for another method, 
 class GridPoint(NamedTuple):
     """A point of a grid: its label on each axis, and its partition."""
 
-    labels: dict[str, Any]
+    labels: dict[str, object]
     partition: Partition
 
 
@@ -40,7 +40,7 @@ def partitions_by_name(methods: Methods) -> dict[str, Partition]:
     return {"": methods} if isinstance(methods, Partition) else dict(methods)
 
 
-def axes(methods: Methods) -> dict[str, tuple[Any, ...]]:
+def axes(methods: Methods) -> dict[str, tuple[object, ...]]:
     """Return the axes of a grid with their values: the lists of a partition, or the names of several methods.
 
     An axis has the name that it has in the partition, but that of the initial ξ is `xi_start`, since ξ itself

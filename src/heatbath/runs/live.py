@@ -482,8 +482,8 @@ class LiveRun:
 
     def _state(self) -> _SavedState:
         """Return a copy of everything from which the run continues."""
-        copies: Any = (values.copy() for values in self._ensemble.chains)
-        return _SavedState(self.step, self._plan, ChainState(*copies))
+        copies = ChainState._make(values.copy() for values in self._ensemble.chains)
+        return _SavedState(self.step, self._plan, copies)
 
     def _is_finite(self) -> bool:
         """Return True if no chain has diverged, or has values that are not finite."""
