@@ -489,13 +489,12 @@ def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
         text = repr(float(label)) if is_real(label) else repr(label)
         matches &= [value in (label, text) for value in of_points[axis]]
 
-    if np.count_nonzero(matches) != 1:
+    count = np.count_nonzero(matches)
+    if count != 1:
         existing = "; ".join(
             f"{axis}: {', '.join(dict.fromkeys(map(str, values)))}" for axis, values in of_points.items()
         )
-        raise ValueError(
-            f"{labels} selects {np.count_nonzero(matches)} points, and one is needed; there are {existing}"
-        )
+        raise ValueError(f"{labels} selects {count} points, and one is needed; there are {existing}")
     return int(np.argmax(matches))
 
 

@@ -132,10 +132,8 @@ def _run_here(plan: Plan, earlier: Run | None, execution: _Execution) -> Run:
 
     report_losses(simulation.losses(), plan.total, first)
     if not is_finished:
-        warn(
-            f"interrupted at step {run.step} of {plan.steps}: resume() continues from there",
-            InterruptedWarning,
-        )
+        message = f"interrupted at step {run.step} of {plan.steps}: resume() continues from there"
+        warn(message, InterruptedWarning)
     return run
 
 

@@ -378,9 +378,8 @@ class LiveRun:
             True to compute the outputs at the inputs that `_set_inputs` has set, as the mean of one sample.
         """
         observer, chains = self._observer, self._ensemble.chains
-        observer.chains = observer.chains._replace(
-            theta=chains.theta, noise=chains.noise, died=chains.died.copy()
-        )
+        died = chains.died.copy()
+        observer.chains = observer.chains._replace(theta=chains.theta, noise=chains.noise, died=died)
         samples = 1 if with_outputs else 0
         notes = observer.take_notes(
             [0], [losses], self._test_table, histogram=histogram or (0.0, 1.0, 0), last=samples,

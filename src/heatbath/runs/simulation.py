@@ -63,12 +63,11 @@ def report_losses(losses: Sequence[Loss], chains: int, since: int) -> None:
     ]
     if len(texts) > LISTED_LOSSES:
         texts = [*texts[:LISTED_LOSSES], f"and {len(texts) - LISTED_LOSSES} more"]
+    listed = "; ".join(texts)
     if have_all_diverged:
-        raise FloatingPointError(
-            f"all chains diverged ({'; '.join(texts)}): choose a smaller h, or more friction"
-        )
-    if texts:
-        warn(f"diverged and stopped: {'; '.join(texts)}; a smaller h may help", DivergedWarning)
+        raise FloatingPointError(f"all chains diverged ({listed}): choose a smaller h, or more friction")
+    if listed:
+        warn(f"diverged and stopped: {listed}; a smaller h may help", DivergedWarning)
 
 
 class Simulation:

@@ -227,10 +227,8 @@ class Tracker:
         """Warn of the first error."""
         if self._error is not None and not self._has_warned:
             self._has_warned = True
-            warn(
-                f"{self._name} cannot be written, and the run goes on: {_as_text(self._error)}",
-                UntrackedWarning,
-            )
+            message = f"{self._name} cannot be written, and the run goes on: {_as_text(self._error)}"
+            warn(message, UntrackedWarning)
 
 
 def tensorboard(folder: str | os.PathLike[str], *, every: float = 1.0) -> Tracker:

@@ -124,7 +124,8 @@ class BlockScheduler:
         seconds
             The time after which a worker returns an unfinished block.
         """
-        self.pool, self.store, self.threads, self.seconds = pool, store, threads, max(seconds, SECONDS)
+        self.pool, self.store = pool, store
+        self.threads, self.seconds = threads, max(seconds, SECONDS)
         self.plan, self.shared = store.plan, store.shared
 
         self.left = store.missing()

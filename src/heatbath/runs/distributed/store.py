@@ -125,7 +125,8 @@ class Store:
 
         The class describes the arguments. A folder without a plan gets the file of this one.
         """
-        self.plan, self.folder, self.earlier, self.finished = plan, folder, earlier, finished
+        self.plan, self.folder = plan, folder
+        self.earlier, self.finished = earlier, finished
         self.blocks: dict[int, list[Block]] = {}
         self.done = self.work = 0
         self._firsts: list[int] = []  # keys of `blocks` in order

@@ -84,21 +84,22 @@ def compute(
     plan, chains = _plan_of_task(task, content), range(task.first, task.stop)
 
     state = None if task.state is None else file.read(task.state, "the state")
-    reports: list[str] = []
+    reports: list[str] = []  # of the compiler; none if nothing had to be compiled
     with reporting(reports.append):
         simulation = Simulation(plan, task.step, state, task.threads, chains, task.until)
-        waiting_since = time.perf_counter()  # for this process to compile, or for another
+        waiting_since = time.perf_counter()
         is_compiled = simulation.code <= _ready
-        with nullcontext() if is_compiled else once():
+        with nullcontext() if is_compiled else once():  # one process compiles, and the others wait for it
             simulation.prepare()
         _ready.update(simulation.code)
         begin = time.perf_counter()
         compiled = begin - waiting_since if reports else 0.0
+
         if not simulation.run(check_wanted, seconds=task.seconds):
             raise AbandonedError(f"{name}: interrupted")
 
     result = gather(plan, simulation.groups, task.step, None, chains)
-    last = simulation.progress(0.0)
+    last = simulation.progress(seconds=0.0)  # only for its means at the end
     about = About(
         digest=task.digest, first=task.first, stop=task.stop, begin=task.step, end=simulation.step,
         losses=simulation.losses(), machine=machine(plan, task.modules), host=socket.gethostname(),
