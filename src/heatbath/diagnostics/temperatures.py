@@ -275,7 +275,7 @@ def _elements(part: Part) -> list[int]:
 def _decay(run: Run) -> Array:
     """The precision λ of the prior on every parameter, at the last step."""
     decay = np.zeros(run.plan.parameters)
-    for part in run.plan.settled().parts:
+    for part in run.plan.settled.parts:
         decay[_elements(part)] = at(part.method.prior, run.step - 1)
     return decay
 
