@@ -771,7 +771,7 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["train"], "say --problem NAME or --data FILE"),
+        (["train"], "choose --problem NAME or --data FILE"),
         (["train", "--problem", "spirals", "--tau", "1"], "choose a method with --method NAME; accepted"),
         (["sweep", "--problem", "spirals"], "choose a method with --method NAME; accepted: adlala, lol"),
         (["train", "--nonsense"], "No such option: --nonsense"),
@@ -820,7 +820,7 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
         (["train", *SMALL, *LALA, *LENGTH, "--thin", "2"], "burn_in and thin follow from steps='auto'"),
         (["sweep", *SMALL, *LALA, "--gamma", "1,2"], "h='auto' is found by train, for one partition: give a"),
         (["sweep", *SMALL, "--method", "lol", "--h", "0.1,auto"], "h must be a number, got 'auto'"),
-        (["sweep", *SMALL, "--method", "lol", "--h", "0.1,0.2", "--steps", "auto"], "sweep say --steps"),
+        (["sweep", *SMALL, "--method", "lol", "--h", "0.1,0.2", "--steps", "auto"], "sweep use --steps"),
         (["compare", *SMALL, "--method", "lala:h=auto,gamma=1,tau=1"], "h='auto' is found by train"),
         (["compare", *SMALL, "--method", "lol", "--budget", "500"], "only heatbath train finds"),
         (["train", *SMALL, "--method", "lol", "--degrees", "4"], "degrees is for a regression"),

@@ -40,9 +40,9 @@ Workers = Annotated[
     typer.Option(
         "--executor",
         metavar="WORKERS",
-        help="Where to compute: processes, processes:4 for four of them, ray, or "
-        "tcp://HOST:PORT, the address of a Dask scheduler (default: in this process). With workers, --threads "
-        "is the number of threads per task (default 1).",
+        help="Where to compute: processes, processes:4 for four of them, ray, or tcp://HOST:PORT, the "
+        "address of a Dask scheduler (default: in this process). With workers, --threads is the number of "
+        "threads per task (default 1).",
     ),
 ]
 Every = Annotated[float, typer.Option(help="Seconds between checkpoints.")]
@@ -50,7 +50,8 @@ Compared = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
-        help="Method with its coefficients, such as sgld:h=0.1,sigma=0.01; repeat the option for each method.",
+        help="Method with its coefficients, such as sgld:h=0.1,sigma=0.01; repeat the option for each "
+        "method.",
         autocompletion=completing("--method"),
     ),
 ]
@@ -553,7 +554,8 @@ def _complain_if_constant_is_better(report: RunReport) -> None:
 
 def _print(lines: Sequence[Table | str]) -> None:
     """Print tables and lines on stdout, 160 letters wide if it isn't a terminal."""
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    width = None if sys.stdout.isatty() else 160
+    console = Console(width=width, markup=False, emoji=False)  # names of the user's are printed as they are
     with console.capture() as text:
         for line in lines:
             console.print(line, highlight=False, soft_wrap=isinstance(line, str))

@@ -72,7 +72,7 @@ def _has_mnist(folder: Path) -> bool:
 def explore(
     host: Annotated[
         str,
-        typer.Option(help="Address to serve on; other computers need the token in the link to open the page."),
+        typer.Option(help="Address to serve on; other computers need the token in the link."),
     ] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(help="Port to serve on (default: any free port).")] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,

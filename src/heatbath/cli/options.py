@@ -102,7 +102,7 @@ def _settings(section: str, *rows: tuple[str, ...]) -> list[Setting]:
 SETTINGS = (
     *_settings("problem",
         ("name", "text", "Built-in problem: spirals, trigonometric, rings, blobs or mnist", "", "--problem"),
-        ("data", "text", "Your own data: a CSV or Parquet file, compressed or not; - reads the standard input"),
+        ("data", "text", "Your own data: a CSV or Parquet file, compressed or not; - is the standard input"),
         ("target", "names", "Column of the file to predict; repeat it for several"),
         ("weights", "text", "Column of the file with the weights of the rows"),
         ("ignore", "names", "Column of the file to leave out; repeat it for several"),
@@ -133,7 +133,8 @@ SETTINGS = (
         ("hidden", "wholes", "Sizes of the hidden layers, such as 100,100", "100, or 50 without --method"),
         ("activation", "text", "Activation function: relu, tanh or identity", "relu"),
         ("init", "text", "Initial weights: torch, gaussian or zeros", "torch"),
-        ("scale", "number", "Standard deviation of initial weights with --init gaussian", "0.01", "--init-scale"),
+        ("scale", "number", "Standard deviation of initial weights with --init gaussian", "0.01",
+         "--init-scale"),
     ),
     Setting("method", "name", "text", f"Method: {', '.join(known())}; coefficients may "
             "follow, as in sgld:h=0.1,sigma=0.01", option="--method"),
@@ -145,7 +146,8 @@ SETTINGS = (
          "as in 0.5,1, fan_in, or auto. A posterior replaces --tau and --weight-decay",
          "1, or auto without --method"),
         ("noise", "deviations", "Standard deviation of the noise of a regression, in units of the targets; "
-         "sampled, to sample it along with the parameters; or network, to let the network predict it", "sampled"),
+         "sampled, to sample it along with the parameters; or network, to let the network predict it",
+         "sampled"),
         ("temperature", "number", "Temperature of the posterior; below 1, the posterior is cold", "1"),
         ("degrees", "number", "Degrees of freedom of Student's t noise in a regression, instead of "
          "normal noise"),
@@ -162,8 +164,8 @@ SETTINGS = (
         ("chains", "whole", "Number of independent chains per method or point",
          "10; without --method 8, or fewer for a large table"),
         ("seed", "whole", "Seed of starts, noise and mini-batches", "0"),
-        ("colder_from", "whole", "Step from which on the temperature is a thirtieth, or h a fifth for methods "
-         "without temperature, which improves single networks"),
+        ("colder_from", "whole", "Step from which on the temperature is a thirtieth, or h a fifth for "
+         "methods without temperature, which improves single networks"),
         ("record", "whole", "Number of times to record loss, accuracy and temperatures", "100"),
         ("losses_every", "whole", "Compute loss and accuracy only at every n-th record", "1"),
         ("samples", "whole", "Number of samples per chain to keep for predictions"),
@@ -186,7 +188,8 @@ SETTINGS = (
         ("shuffled", "truth", "Take mini-batches from shuffled epochs instead of independent random subsets"),
         ("dtype", "text", "Floating-point type: float32 or float64", "float32"),
         ("fresh", "whole", "Number of fresh chains to train with the best candidate of each method", "10"),
-        ("cooled", "truth", "Lower the temperature during the last tenth of the steps of fresh chains", "yes"),
+        ("cooled", "truth", "Lower the temperature during the last tenth of the steps of fresh chains",
+         "yes"),
     ),
 )  # fmt: skip
 SECTIONS = ("problem", "network", "method", "posterior", "training", "search")

@@ -97,6 +97,7 @@ def _make_numbered_folder(name: str) -> Path:
                 continue
             raise FileExistsError("runs is not a folder: choose one with --out FOLDER") from error
         except OSError as error:
-            raise type(error)(f"{folder} cannot be made ({error.strerror}): choose another with --out FOLDER") from None
+            remedy = "choose another with --out FOLDER"
+            raise type(error)(f"{folder} cannot be made ({error.strerror}): {remedy}") from None
         return folder
     raise AssertionError  # `count` never ends

@@ -48,9 +48,9 @@ def read_settings(path: Path, command: str | None = None) -> tuple[str, Settings
     content = _read_toml(path)
     file_command = content.pop("command", command)
     if file_command not in COMMANDS:
-        raise ValueError(f"{path}: command must be one of {', '.join(COMMANDS)}, got {written!r}")
+        raise ValueError(f"{path}: command must be one of {', '.join(COMMANDS)}, got {file_command!r}")
     if command is not None and file_command != command:
-        raise ValueError(f"{path} is for heatbath {written}, and not for heatbath {command}")
+        raise ValueError(f"{path} is for heatbath {file_command}, not for heatbath {command}")
     if isinstance(training := content.get("training"), dict):
         content["training"] = {FORMER_NAMES.get(key, key): value for key, value in training.items()}
 

@@ -183,9 +183,22 @@ class Tuning:
         return shlex.join(["heatbath", *imports, "train", *words])
 
     def _method_words(self, method: str, values: Mapping[str, float]) -> tuple[list[str], list[str]]:
-        """Return the words that import the module of a method, and the words that name it with its coefficients.
+        """Return the words of a command line that name a method with its coefficients.
 
-        Only a method of the user's own has a module. Its coefficients are no options, so they follow its name.
+        Parameters
+        ----------
+        method
+            Label of the method in the settings.
+        values
+            Its coefficients that were searched, by name.
+
+        Returns
+        -------
+        list
+            The words that import its module, which only a method of the user's own has.
+        list
+            The words that name it. The coefficients of a method of the user's own follow its name, because
+            they aren't options.
         """
         table = self.settings["methods"][method]
         choice, name = find(table["name"], table.get("module")), table["name"]
@@ -331,7 +344,7 @@ def _middle_of_ranges(family: Family) -> dict[str, float]:
 
 
 def _problem_without_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a problem that differ from the defaults, without a file's checksum."""
+    """Return the settings of a problem that differ from the defaults, without the checksum of a file."""
     if "data" in section:
         values = {key: value for key, value in section.items() if key != "sha256"}
         return _without_defaults(values, FILE_DEFAULTS)
