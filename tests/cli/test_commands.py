@@ -868,7 +868,7 @@ def test_mistakes_in_data_are_one_line_and_nothing_is_written(content, told, ref
             "'optimiser' is not a section; accepted: problem, network, posterior, training",
         ),
         ("[method]\nlr = 1", "method has no lr; accepted: name, h, tau"),
-        ("command = 'compare'", "is for heatbath compare, and not for heatbath train"),
+        ("command = 'compare'", "is for heatbath compare, not for heatbath train"),
         ("command = 3", "command must be one of train, compare, sweep, tune, got 3"),
         ("method = 3", "'method' is not a section"),
         ("[problem]\nname = 'spirals'\nturns = 'four'", "turns must be a number"),
@@ -1094,7 +1094,7 @@ def test_many_classes_in_a_plane_have_no_classifier_picture_and_all_else(call, e
             ("sweep", "--problem", "spirals", "--method", "adlala", "--tau", "1e-4,1e-4"),
             "tau has a value twice",
         ),
-        (("predict", "RUN", "FILE", "--select", "tau=1", "--select", "tau=2"), "names one axis twice"),
+        (("predict", "RUN", "FILE", "--select", "tau=1", "--select", "tau=2"), "names an axis twice"),
         (
             ("train", "--problem", "spirals", "--method", "sgld:h=0.1,sigma=0.01", "--h", "0.2"),
             "h is given twice, in --method sgld:h=0.1,sigma=0.01 and as an option",

@@ -253,7 +253,7 @@ def test_a_run_goes_on_beyond_its_end_as_in_the_library_and_its_settings_say_so(
     with monkeypatch.context() as patch:
         patch.setattr(Display, "__call__", stop)
         assert call("resume", folder, "--steps", "20")[0] == 130
-    assert "extended: first say heatbath resume" in refused("resume", folder, "--steps", "20")
+    assert "extended: finish it first with heatbath resume" in refused("resume", folder, "--steps", "20")
     assert call("resume", folder)[0] == 0
     run = hb.load(folder / "run.nc")
     assert differences(run, short.resume(30).resume(20)) == []
