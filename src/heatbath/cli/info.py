@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -29,6 +28,7 @@ def _facts() -> dict[str, str]:
     These are the versions of Python and packages, the number of threads, and where compiled code, data files
     and MNIST are found.
     """
+    from heatbath.datasets.mnist import MNIST, files_in, search_folders
     from heatbath.engine import compile as kernels
     from heatbath.engine.threads import thread_count
 
@@ -40,8 +40,8 @@ def _facts() -> dict[str, str]:
     count = f"{compiled} compiled" if compiled else "none yet: the first run compiles for about 10 s"
     facts["kernels"] = f"{count}, in {cache}" if cache else "not kept: set HEATBATH_CACHE to a folder"
 
-    folders = _data_folders()
-    with_mnist = [folder for folder in folders if _has_mnist(folder)]
+    folders = search_folders()
+    with_mnist = [folder for folder in folders if len(files_in(folder)) == len(MNIST)]
     facts["data"] = f"{folders[0]}{'' if folders[0].is_dir() else ' (missing)'}"
     facts["MNIST"] = f"in {with_mnist[0]}" if with_mnist else "missing: downloaded when it is first needed"
     return facts
@@ -53,20 +53,6 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _data_folders() -> list[Path]:
-    """Return the folders in which MNIST is searched for, in this order."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "heatbath" / "mnist"
-    data = os.environ.get("HEATBATH_DATA")
-    return [Path(data), Path(data) / "mnist", cache] if data else [cache]
-
-
-def _has_mnist(folder: Path) -> bool:
-    """Return True if a folder contains all files of MNIST, gzipped or not."""
-    from heatbath.datasets.mnist import MNIST
-
-    return all((folder / name).is_file() or (folder / f"{name}.gz").is_file() for name in MNIST)
 
 
 def explore(

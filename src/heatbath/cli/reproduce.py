@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -56,7 +56,7 @@ def reproduce(
     quick: Quick = False,
     show: Listing = False,
     only_report: OnlyReport = False,
-    again: Repeat = False,
+    repeat: Repeat = False,
     docs: Docs = None,
     executor: Workers = None,
     json: Json = False,
@@ -67,9 +67,7 @@ def reproduce(
     from the folder in HEATBATH_DATA, or downloaded once.
     """
     console = Console(stderr=json)  # with --json, stdout contains only the object
-    chosen = list(dict.fromkeys(names or NAMES))
-    if unknown := [name for name in chosen if name not in NAMES]:
-        _refuse(f"there is no experiment {', '.join(unknown)}: accepted are {', '.join(NAMES)}")
+    chosen = _known_experiments(names or NAMES)
     if show:
         _list_experiments(console, chosen, json)
         return
@@ -88,15 +86,13 @@ def reproduce(
         if executor is not None:
             check_name(executor)
         if not only_report:
-            finished, failures = _run_experiments(console, chosen, results_folder, quick, again, executor)
+            finished, failures = _run_experiments(console, chosen, results_folder, quick, repeat, executor)
         results = _with_earlier(finished, results_folder, quick)
         if not results:
             _refuse(f"no experiment is finished in {results_folder}: run heatbath reproduce first")
         missing = _write_reports(results, failures, results_folder, docs, quick)
     except KeyboardInterrupt:
-        # Finished experiments are kept, so repeating them is left out of the command that continues
-        arguments = [argument for argument in sys.argv[1:] if argument != "--again"]
-        lines.print(f"stopped; continue with: {shlex.join(['heatbath', *arguments])}", markup=False)
+        lines.print(f"stopped; continue with: {_command_to_continue()}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
     except (OSError, ValueError, ImportError) as error:
         _refuse(str(error))
@@ -111,8 +107,22 @@ def reproduce(
         raise typer.Exit(FAILURE)
 
 
+def _known_experiments(names: Sequence[str]) -> list[str]:
+    """Return the names of experiments, each once, or exit with an error if there is no such experiment."""
+    if unknown := [name for name in names if name not in NAMES]:
+        _refuse(
+            f"there is no experiment {', '.join(dict.fromkeys(unknown))}: accepted are {', '.join(NAMES)}"
+        )
+    return list(dict.fromkeys(names))
+
+
+def _command_to_continue() -> str:
+    """Return the command line of this process without --again, which would repeat finished experiments."""
+    return shlex.join(["heatbath", *(argument for argument in sys.argv[1:] if argument != "--again")])
+
+
 def _run_experiments(
-    console: Console, names: list[str], folder: Path, quick: bool, again: bool, executor: str | None
+    console: Console, names: list[str], folder: Path, quick: bool, repeat: bool, executor: str | None
 ) -> tuple[dict[str, ExperimentResult], dict[str, str]]:
     """Run experiments one after another, and print the verdict on each claim as soon as it is known.
 
@@ -126,7 +136,7 @@ def _run_experiments(
         Folder of the results. Experiments that are finished there aren't run.
     quick
         True for short runs that prove nothing.
-    again
+    repeat
         True to run finished experiments, too.
     executor
         Name of the workers, or None for this process.
@@ -144,7 +154,7 @@ def _run_experiments(
     finished: dict[str, ExperimentResult] = {}
     failures: dict[str, str] = {}
     with _progress_bars(console) as bars, using_named(executor):
-        for outcome in runner.reproduce(names, folder, quick, again, lambda name: _start_bar(bars, name)):
+        for outcome in runner.reproduce(names, folder, quick, repeat, lambda name: _start_bar(bars, name)):
             if isinstance(outcome, runner.ExperimentResult):
                 finished[outcome.experiment.name] = outcome
                 _print_verdicts(bars.console, outcome)

@@ -102,10 +102,8 @@ def from_arrays(
 
     if X_test is None and y_test is None:
         test, train = split(len(inputs), test_share, seed, strata(labels, task))
-        train_weights, test_weights = (
-            (None, None) if row_weights is None else (row_weights[train], row_weights[test])
-        )
-        data = Split(inputs[train], targets[train], train_weights, inputs[test], targets[test], test_weights)
+        weighted = (None, None) if row_weights is None else (row_weights[train], row_weights[test])
+        data = Split(inputs[train], targets[train], weighted[0], inputs[test], targets[test], weighted[1])
     elif X_test is None or y_test is None:
         raise ValueError("X_test and y_test must be given together, or neither of them")
     else:
@@ -124,28 +122,8 @@ def from_arrays(
         row_factors = factors[data.Y[:, 0].astype(np.int64)]
         data = data._replace(weights=row_factors * (1.0 if data.weights is None else data.weights))
 
-    shift, scale = standard(data.X, data.weights, standardise)
-    target_units = standard(data.Y, data.weights, standardise and task == "regression")
-    if features is None:
-        features = tuple(f"x{i}" for i in range(1, inputs.shape[1] + 1))
-
-    # A problem has an axis of draws in front, of which there is one
-    return Problem(
-        "arrays",
-        task,
-        _scaled(data.X, shift, scale)[None],
-        _scaled(data.Y, *target_units)[None],
-        _scaled(data.X_test, shift, scale)[None],
-        _scaled(data.Y_test, *target_units)[None],
-        features,  # type: ignore[arg-type]  # Problem makes a tuple of it, or says why not
-        names,
-        shift,
-        scale,
-        *target_units,
-        weights_train=None if data.weights is None else data.weights[None],
-        weights_test=None if data.weights_test is None else data.weights_test[None],
-        class_factors=None if factors is None else tuple(factors.tolist()),
-    )
+    columns = tuple(f"x{i}" for i in range(1, inputs.shape[1] + 1)) if features is None else features
+    return _scaled_problem(data, task, columns, names, standardise, factors)
 
 
 def _checked_rows(
@@ -189,11 +167,48 @@ def _checked_rows(
     return inputs[counts], labels[counts], row_weights[counts]
 
 
+def _scaled_problem(
+    data: Split,
+    task: Task,
+    features: Sequence[str],
+    targets: tuple[str, ...],
+    standardise: bool,
+    factors: Floats | None,
+) -> Problem:
+    """Return the problem with one draw of these examples.
+
+    Parameters
+    ----------
+    data : Split
+        Training and test examples in the user's units, with all weights.
+    task : str
+        The task.
+    features, targets : sequence of str
+        Names of the columns of X, and of the classes or of the columns of Y.
+    standardise : bool
+        True to give every feature, and the targets of a regression, mean 0 and variance 1.
+    factors : array, (classes,), or None
+        Factors that balance the classes, if the weights contain them.
+    """
+    shift, scale = standard(data.X, data.weights, standardise)
+    target_units = standard(data.Y, data.weights, standardise and task == "regression")
+    return Problem(
+        "arrays", task,
+        _scaled(data.X, shift, scale), _scaled(data.Y, *target_units),
+        _scaled(data.X_test, shift, scale), _scaled(data.Y_test, *target_units),
+        features,  # type: ignore[arg-type]  # Problem makes a tuple of it, or says why not
+        targets, shift, scale, *target_units,
+        weights_train=None if data.weights is None else data.weights[None],
+        weights_test=None if data.weights_test is None else data.weights_test[None],
+        class_factors=None if factors is None else tuple(factors.tolist()),
+    )  # fmt: skip
+
+
 def _scaled(values: Floats, shift: Floats, scale: Floats) -> Floats:
-    """Return (values - shift) / scale, with one copy of the values only."""
+    """Return (values - shift) / scale as the only draw, (1, rows, columns), with one copy of the values."""
     result = values - shift
     result /= scale
-    return result
+    return result[None]
 
 
 def split(

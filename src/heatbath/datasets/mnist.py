@@ -75,6 +75,13 @@ def mnist(folder: str | os.PathLike[str] | None = None) -> Problem:
     )
 
 
+def search_folders() -> list[Path]:
+    """Return the folders in which MNIST is searched for, in this order; the last one is the user's cache."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "heatbath" / "mnist"
+    data = os.environ.get("HEATBATH_DATA")
+    return [Path(data), Path(data) / "mnist", cache] if data else [cache]
+
+
 def _find_files(folder: str | os.PathLike[str] | None) -> dict[str, Path]:
     """Return the path of each MNIST file, after a download if no folder contains all of them.
 
@@ -89,27 +96,24 @@ def _find_files(folder: str | os.PathLike[str] | None) -> dict[str, Path]:
     FileNotFoundError
         With the folders that were searched, and the reasons why downloads have failed.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "heatbath" / "mnist"
-    folders = [Path(folder).expanduser()] if folder is not None else [cache]
-    if folder is None and (data := os.environ.get("HEATBATH_DATA")):
-        folders = [Path(data), Path(data) / "mnist", cache]
+    folders = search_folders() if folder is None else [Path(folder).expanduser()]
     attempts = []
     for candidate in folders:
-        paths = _files(candidate)
+        paths = files_in(candidate)
         if len(paths) == len(MNIST):
             return paths
         attempts.append(f"{candidate} (lacks {', '.join(name for name in MNIST if name not in paths)})")
 
-    failures = _download(cache) if folder is None else []
+    failures = _download(folders[-1]) if folder is None else []
     if failures or folder is not None:
         raise FileNotFoundError(
             f"MNIST was not found; tried {'; '.join(attempts + failures)}. Put its four files, gzipped or "
             "not, into a folder and pass mnist(folder=...) or set HEATBATH_DATA"
         )
-    return _files(cache)
+    return files_in(folders[-1])
 
 
-def _files(folder: Path) -> dict[str, Path]:
+def files_in(folder: Path) -> dict[str, Path]:
     """Return the paths, by name, of the MNIST files that a folder contains, gzipped or not."""
     candidates = {name: (folder / name, folder / f"{name}.gz") for name in MNIST}
     return {name: path for name, paths in candidates.items() for path in paths if path.is_file()}
@@ -130,7 +134,7 @@ def _download(cache: Path) -> list[str]:
     except OSError as error:
         return [f"the cache cannot be made ({error})"]
 
-    for name in (name for name in MNIST if name not in _files(cache)):
+    for name in (name for name in MNIST if name not in files_in(cache)):
         failures = []
         for url in (f"{mirror}/{name}.gz" for mirror in MIRRORS):
             try:

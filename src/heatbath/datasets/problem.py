@@ -167,21 +167,16 @@ class Problem:
         columns : int
             Number of columns of Y.
         """
-        if self.task == "counts":
-            for name, Y in (("Y_train", self.Y_train), ("Y_test", self.Y_test)):
-                check_counts(f"Problem: {name}", Y)
-        if not TASKS[self.task].classes:
-            return
-
-        classes = len(self.targets)
-        if columns != 1 or classes < 2:
+        classes, has_classes = len(self.targets), TASKS[self.task].classes
+        if has_classes and (columns != 1 or classes < 2):
             raise ValueError(
                 f"Problem: task {self.task!r} needs one column in Y and at least two classes, "
                 f"got {columns} and {classes}"
             )
         for name, Y in (("Y_train", self.Y_train), ("Y_test", self.Y_test)):
-            wrong = Y[~np.isin(Y, np.arange(classes))]
-            if wrong.size:
+            if self.task == "counts":
+                check_counts(f"Problem: {name}", Y)
+            elif has_classes and (wrong := Y[~np.isin(Y, np.arange(classes))]).size:
                 raise ValueError(
                     f"Problem: {name} must hold the indices of classes, 0 to {classes - 1}, got {wrong[0]:g}"
                 )

@@ -24,11 +24,10 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
 import numpy as np
 import pandas as pd
 
-from heatbath._internal.checks import choice, whole
+from heatbath._internal.checks import whole
 from heatbath.datasets.tables.sniff import (
     AMOUNT,
     HEAD,
-    MARK_NAMES,
     NUMERAL,
     PIECE,
     SEPARATORS,
@@ -149,7 +148,7 @@ def read_sample(
     advice : str
         How to correct them.
     """
-    reading = Reading(decimals=Decimals(_checked_mark(decimal)))
+    reading = Reading(decimals=Decimals(decimal))
     file = io.BytesIO(sys.stdin.buffer.read()) if source == "-" else source
     pieces = _read_pieces(file, source_name(source), PIECE, reading, together=True, look=look)
     remarks: list[str] = []
@@ -164,13 +163,6 @@ def read_sample(
         remarks = ["numbers with a decimal comma", *remarks]
     reading.decimals.check(source_name(source))
     return Opened(frame, (*reading.notes, *remarks), mark), reading.problems, reading.advice
-
-
-def _checked_mark(decimal: Mark | None) -> Mark | None:
-    """Return a decimal mark, or raise ValueError if it is neither a comma nor a point."""
-    if decimal is not None:
-        choice("decimal", decimal, tuple(MARK_NAMES))
-    return decimal
 
 
 def draw_rows(frames: Iterable[pd.DataFrame], rows: int, seed: int) -> tuple[pd.DataFrame, list[str]]:
@@ -239,7 +231,7 @@ def open_chunks(source: Source, rows: int, *, decimal: Mark | None = None) -> It
     iterator of DataFrame
         At least one piece, which may have no rows.
     """
-    reading = Reading(decimals=Decimals(_checked_mark(decimal)))
+    reading = Reading(decimals=Decimals(decimal))
     return _read_pieces(source, source_name(source), rows, reading, together=False)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from heatbath._internal.checks import choice
 from heatbath._internal.warnings import UnforeseenDataWarning
 
 Mark: TypeAlias = Literal[",", "."]  # a decimal mark
@@ -59,6 +60,8 @@ class Decimals:
     """
 
     def __init__(self, usual: Mark | None = None) -> None:
+        if usual is not None:
+            choice("decimal", usual, tuple(MARK_NAMES))
         self.usual, self.warned = usual, False
         self.separator: str | None = None
         self.counts, self.unambiguous = [0, 0], [0, 0]
