@@ -150,7 +150,7 @@ def test_ctrl_c_while_the_standard_input_is_read_leaves_nothing(tmp_path, call, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": Endless()}))
     code, out, err = call("train", "--data", "-", *QUICK, "--out", tmp_path / "run")
-    assert (code, out, err) == (130, "", "heatbath: interrupted before it began\n")
+    assert (code, out, err) == (130, "", "heatbath: interrupted before the run started\n")
     assert not (tmp_path / "run").exists()
 
 

@@ -315,7 +315,7 @@ def _start(
         if folder is not None and getattr(stop, "exit_code", USAGE) in (FAILURE, USAGE):
             release_folder(folder)
         if isinstance(stop, KeyboardInterrupt):
-            complain("interrupted before it began")
+            complain("interrupted before the run started")
             raise typer.Exit(INTERRUPTED) from None
         raise
 

@@ -117,7 +117,7 @@ def from_arrays(
         data = Split(inputs, targets, row_weights, tests, test_targets, None)
 
     factors = None
-    if class_weight is not None:
+    if class_weight is not None:  # balancing multiplies the weights that the user has given
         factors = _balancing_factors(data.Y, task, class_weight, len(names))
         row_factors = factors[data.Y[:, 0].astype(np.int64)]
         data = data._replace(weights=row_factors * (1.0 if data.weights is None else data.weights))
@@ -263,7 +263,7 @@ def _test_rows_of_classes(counts: NDArray[np.int64], tests: int) -> NDArray[np.i
         Rows of the test.
     """
     exact, largest = tests * counts / counts.sum(), counts - 1
-    smallest = np.minimum(largest, int(np.count_nonzero(largest) <= tests))
+    smallest = np.minimum(largest, int(np.count_nonzero(largest) <= tests))  # one of each class if possible
     rounded: NDArray[np.int64] = np.clip(np.floor(exact).astype(np.int64), smallest, largest)
     while direction := int(np.sign(tests - rounded.sum())):
         can_change = rounded < largest if direction > 0 else rounded > smallest

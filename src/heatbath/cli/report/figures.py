@@ -142,27 +142,28 @@ def _dependences(problem: Problem, effects: Sequence[Dependence]) -> Figure:
     problem
         The problem, with names of targets or classes.
     effects
-        Effects of the columns, one for each panel.
+        Effects of the columns, one for each panel of a row.
     """
-    classes, outputs = TASKS[problem.task].classes, effects[0].mean.shape[1]
-    rows = 1 if classes else min(outputs, MOST_TARGETS)
-    columns = min(3, len(effects)) if rows == 1 else len(effects)
-    lines = math.ceil(len(effects) / columns) * rows
-    legend = 0.35 if classes and outputs > 1 else 0.0
-    axes = plotting.panels(lines, columns, width=2.5 * columns + 0.3, height=(2.2 + legend) * lines)
     names = [style.plain_label(name, LONGEST_NAME) for name in problem.targets]
+    outputs, count = effects[0].mean.shape[1], len(effects)
+    legend = 0.0
+    if TASKS[problem.task].classes:
+        label = f"mean probability of {names[1]}" if outputs == 1 else "mean probability"
+        groups = [(_most_affected_classes(effects), label)]
+        legend = 0.35 if outputs > 1 else 0.0  # inches below each panel
+    else:
+        groups = [(np.array([k]), f"mean {names[k]}") for k in range(min(outputs, MOST_TARGETS))]
 
-    for row in range(rows):
-        row_axes = axes[row * columns : (row + 1) * columns] if rows > 1 else axes
-        shown, label = np.array([row]), f"mean {names[row]}"
-        if classes:
-            shown = _most_affected_classes(effects)
-            label = f"mean probability of {names[1]}" if outputs == 1 else "mean probability"
-        for effect, ax in zip(effects, row_axes, strict=False):
+    columns = min(3, count) if len(groups) == 1 else count
+    rows = math.ceil(count / columns) * len(groups)
+    axes = plotting.panels(rows, columns, width=2.5 * columns + 0.3, height=(2.2 + legend) * rows)
+    for index, (shown, label) in enumerate(groups):
+        group_axes = axes[index * count : (index + 1) * count]
+        for effect, ax in zip(effects, group_axes, strict=True):
             plotting.dependence(_select_outputs(effect, shown), [names[i] for i in shown], label, ax=ax)
-        _share_scale(row_axes[: len(effects)], columns)
+        _share_scale(group_axes, columns)
 
-    for ax in axes[len(effects) :] if rows == 1 else ():
+    for ax in axes[len(groups) * count :]:
         ax.set_axis_off()
     return _figure_of(axes[0])
 
@@ -217,7 +218,7 @@ def _curves(run: Run) -> Figure:
     """
     measures = recorded_measures(run)
     panels = [(name, split) for name, split in measures if split == measures[0][1]]
-    height = 2.5 + 0.17 * len(run.plan.points)
+    height = 2.5 + 0.17 * len(run.plan.points)  # inches, with a line of the legend for each point
     axes = plotting.panels(1, len(panels), width=3.5 * len(panels), height=height)
     for ax, (name, split) in zip(axes, panels, strict=True):
         trace = run.data[name].sel(split=split)

@@ -144,7 +144,7 @@ def _table_by_point(report: RunReport) -> TextTable:
     recorded = [name for name in points[0].recorded if not (name.startswith("test") and names)]
     parts = list(dict.fromkeys(part for point in points for part in point.temperatures))
     columns = [(label, [_format_label(point.labels[label]) for point in points]) for label in labels]
-    if report.best is not None:
+    if report.best is not None:  # the star of the best point follows its last label
         columns[-1][1][report.best] += " *"
 
     for name in names:
@@ -162,6 +162,7 @@ def _table_by_point(report: RunReport) -> TextTable:
     if any(point.diverged for point in points):
         columns.append(("diverged", [f"{point.diverged} of {point.chains}" for point in points]))
 
+    # Baselines have values only in the columns of the averaged prediction, which follow the labels
     rows = [list(cells) for cells in zip(*(cells for _, cells in columns), strict=True)]
     for baseline, (values, _) in report.baselines.items() if names else ():
         row = [baseline, *[""] * (len(labels) - 1)]

@@ -410,7 +410,7 @@ def _separator(sample: str) -> tuple[str, int]:
     separator : str
     titles : int
     """
-    scores, below_titles, padded_titles = {}, {}, {}
+    scores, below_titles, padded_titles = {}, {}, {}  # by separator
     for separator in SEPARATORS:
         try:
             rows = [row for row in csv.reader(io.StringIO(sample, ""), delimiter=separator) if row]
@@ -418,8 +418,9 @@ def _separator(sample: str) -> tuple[str, int]:
             continue
 
         widths = [len(row) for row in rows]
-        if widths and widths[0] > 1:
-            scores[separator] = (widths.count(widths[0]) / len(rows), widths[0])
+        if widths and widths[0] > 1:  # the first line is the header, or a title with as many cells
+            share_of_same_width = widths.count(widths[0]) / len(rows)
+            scores[separator] = (share_of_same_width, widths[0])
             padded_titles[separator] = _count_padded_titles(rows)
 
         titles = next((i for i, width in enumerate(widths) if width > 1), 0)
