@@ -38,7 +38,7 @@ def read_settings(path: Path, command: str | None = None) -> tuple[str, Settings
     str
         The command that the file is for.
     Settings
-        Values by section and key. The section "methods" has a table for each method of a comparison or search.
+        Values by section and key; the section `methods` has a table for each method of a comparison.
 
     Raises
     ------

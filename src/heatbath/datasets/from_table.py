@@ -79,7 +79,7 @@ class Columns(NamedTuple):
         mentioned = dict.fromkeys([*reserved, *chain(*options.values())])
         problems = [_missing_column(name, present) for name in mentioned if name not in present]
 
-        for name in {name for name in reserved if reserved.count(name) > 1}:
+        for name in dict.fromkeys(name for name in reserved if reserved.count(name) > 1):
             problems.append(f"target and weights must be different columns, got {name!r} twice")
 
         for name in dict.fromkeys(options["ignore"]):

@@ -174,10 +174,11 @@ def date_forms(text: pd.Series, most_odd: float) -> tuple[str, str] | None:
         The format in which most texts are dates, and another format in which equally many texts are other
         dates, or "". None if the texts are not dates.
     """
-    sample = text.iloc[:: max(1, len(text) // 50)]
+    sample = text.iloc[:: max(1, len(text) // 50)]  # about 50 texts
     if (~sample.str.contains(LIKE_DATES)).mean() > most_odd:
         return None
 
+    # A format is tried on all texts, which takes long, if it fits one of the first nine
     candidates = [
         form for form in FORMS if form == "ISO8601" or any(_is_date(cell, form) for cell in sample.iloc[:9])
     ]
@@ -187,5 +188,6 @@ def date_forms(text: pd.Series, most_odd: float) -> tuple[str, str] | None:
     if best is None or failures[best] > most_odd * len(text):
         return None
 
+    # With the month or the day first, 1/2/2020 is a date in both formats, but not the same one
     ties = (form for form in candidates if failures[form] == failures[best])
     return best, next((form for form in ties if not np.array_equal(parsed[form], parsed[best], True)), "")

@@ -53,6 +53,11 @@ def read_targets(frame: pd.DataFrame, names: Sequence[str], task: Task | None) -
         Names of the target columns.
     task : str or None
         The task, if the user has chosen one.
+
+    Returns
+    -------
+    Targets
+        The targets of the other rows, or all problems with their cells and how to solve them.
     """
     parsed = [_parse_target(frame[name], name, task, len(names) > 1) for name in names]
     columns = [column for column, _ in parsed]
@@ -68,7 +73,7 @@ def read_targets(frame: pd.DataFrame, names: Sequence[str], task: Task | None) -
             problems.append(f"column {name!r} is {value} in all rows: there is nothing to learn")
 
     if problems:
-        needs_numbers = "a number is needed" in problems[0]
+        needs_numbers = "a number is needed" in problems[0]  # as `_parse_target` says of single cells
         hint = "; rows whose cell is empty are left out" if needs_numbers else ""
         if needs_numbers and task is None and len(names) == 1:
             hint += "; if these are names of classes, set the task to classes (--task classes)"
@@ -81,13 +86,13 @@ def read_targets(frame: pd.DataFrame, names: Sequence[str], task: Task | None) -
         notes.append(
             f"{missing.sum()} rows without {label} are left out ({row_label(frame)} {rows}{ellipsis})"
         )
+
     y = columns[0] if len(columns) == 1 else np.column_stack(columns)
     if y.dtype == object and (alike := _differing_in_capitals(y[~missing])):
         notes.append(
             f"warning: {' and '.join(map(repr, alike))} are taken for different classes of {label}: write "
             "them alike if they are one"
         )
-
     return Targets(y[~missing], ~missing, tuple(notes))
 
 
