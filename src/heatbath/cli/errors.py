@@ -50,12 +50,8 @@ def ending(code: int) -> Iterator[None]:
             warnings.simplefilter("always", RuntimeWarning)
             warnings.showwarning = _complain_of_warning
             yield
-    except EXPECTED as error:
-        complain(_message(error))
-        raise typer.Exit(code) from None
-    except RuntimeError as error:
-        is_ours = type(error).__module__.startswith("heatbath.")
-        if not is_ours:
+    except (*EXPECTED, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not type(error).__module__.startswith("heatbath."):
             raise
         complain(_message(error))
         raise typer.Exit(code) from None
@@ -76,7 +72,6 @@ def as_json(values: Mapping[str, Any]) -> str:
     Lists and objects that contain no others are put on one line if it has at most `LINE` letters.
     """
     text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
-
     for brackets in (r"\{{\n{}\n\s*\}}", r"\[\n{}\n\s*\]"):  # JSON has no line breaks inside quotes
         text = re.sub(brackets.format(r"[^][{}]*?"), _on_one_line, text)
     return text + "\n"
@@ -98,8 +93,6 @@ def _complain_of_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _message(error: BaseException) -> str:
     """Return what to print for an error: file and reason of the system, its text, or its type."""
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from numpy.typing import NDArray
 
@@ -79,18 +79,16 @@ def prepare_run(command: str, settings: Settings) -> tuple[Plan | AutomaticRun, 
     posterior = Posterior(**settings["posterior"]) if settings["posterior"] else None
     methods, method_sections = _make_methods(command, settings, posterior)
     training = TRAINING_DEFAULTS | settings["training"]
-    start = _load_start(training.get("start"), training.get("start_sha256"))
+    theta, start_settings = _load_start(training.get("start"), training.get("start_sha256"))
     training = {name: value for name, value in training.items() if name not in NOT_FOR_PLANS}
     whole("record", training["record"], low=1, high=MOST_RECORDS)  # a list of steps is for Python only
-    start_arguments = {} if start is None else {"start": start.theta}
+    start_arguments = {} if theta is None else {"start": theta}
 
     prepared = _plan_or_search(command, problem, network, methods, training | start_arguments)
     plan = prepared.first_plan() if isinstance(prepared, AutomaticRun) else prepared
     check_memory(plan, 2)
 
-    training |= {"batch": plan.batch}
-    if start is not None:
-        training |= {"start": str(start.path), "start_sha256": start.sha256}
+    training |= {"batch": plan.batch, **start_settings}
     if isinstance(prepared, AutomaticRun) and prepared.budget is not None:
         training |= {"budget": prepared.budget, "samples": plan.samples}
     if ends := extension_ends(settings):
@@ -205,34 +203,25 @@ def _plan_or_search(
     return make_plan(problem, network, methods, **sizes, settings=run_settings, call=cast(Call, command))
 
 
-class _Start(NamedTuple):
-    """Parameters from which chains start, taken from another run.
-
-    Attributes
-    ----------
-    theta
-        Parameters of each chain.
-    path, sha256
-        File of that run, and its checksum.
-    """
-
-    theta: NDArray[Any]
-    path: Path
-    sha256: str
-
-
-def _load_start(start: object, sha256: object) -> _Start | None:
-    """Load the run at whose final parameters the chains start; None if `start` is None.
+def _load_start(start: object, sha256: object) -> tuple[NDArray[Any] | None, dict[str, str]]:
+    """Load the run at whose final parameters the chains start.
 
     Parameters
     ----------
     start
-        Folder or file of the run.
+        Folder or file of the run; None starts the chains as usual.
     sha256
         Checksum that the file must have, or None to accept any.
+
+    Returns
+    -------
+    array or None
+        Parameters of each chain; None if `start` is None.
+    dict
+        Settings that load the same file again: its absolute path and its checksum.
     """
     if start is None:
-        return None
+        return None, {}
     if not isinstance(start, str):
         raise TypeError(f"start must be the folder or the file of a run, got {start!r}")
     path = Path(start).expanduser().absolute()
@@ -241,7 +230,7 @@ def _load_start(start: object, sha256: object) -> _Start | None:
     digest = _checksum(path)
     if sha256 not in (None, digest):
         raise ValueError(f"{path} has changed since these settings were written: use --start to accept it")
-    return _Start(run.theta, path, digest)
+    return run.theta, {"start": str(path), "start_sha256": digest}
 
 
 def _cooled(methods: Methods, step: object, steps: object) -> Methods:

@@ -162,13 +162,12 @@ def _output_texts(
     json
         True for JSON.
     """
-    knows_noise = _knows_noise(run)
-    _check_coverage(run, coverage, knows_noise)
+    _check_coverage(run, coverage)
     share = NEW_DATA_SHARE if coverage is None else coverage
 
     is_first = True
     for frame in chunks:
-        new_columns = _new_columns(run, _features(run, frame, name), share, knows_noise)
+        new_columns = _new_columns(run, _features(run, frame, name), share)
         for label, values in _free_names(new_columns, frame.columns).items():
             frame[label] = values
         yield _json_lines(frame) if json else frame.to_csv(index=False, header=is_first, lineterminator="\n")
@@ -247,7 +246,7 @@ def _knows_noise(run: Run) -> bool:
     return run.problem.task == "counts" or (run.problem.task == "regression" and has_posterior)
 
 
-def _check_coverage(run: Run, coverage: float | None, knows_noise: bool) -> None:
+def _check_coverage(run: Run, coverage: float | None) -> None:
     """Raise ValueError if --coverage was given for a run that has no intervals for new data."""
     from heatbath.datasets.tasks import TASKS
 
@@ -255,15 +254,17 @@ def _check_coverage(run: Run, coverage: float | None, knows_noise: bool) -> None
         return
     if TASKS[run.problem.task].classes:
         raise ValueError("--coverage is for numbers, and this run predicts classes: leave it out")
-    if not knows_noise:
+    if not _knows_noise(run):
         raise ValueError(
             "--coverage is for counts, or for a regression with a posterior, and this run has none, so it "
             "does not know the noise: train with a posterior, such as --prior 1"
         )
 
 
-def _new_columns(run: Run, X: Floats, coverage: float, knows_noise: bool) -> dict[str, Any]:
+def _new_columns(run: Run, X: Floats, coverage: float) -> dict[str, Any]:
     """Predict new data, and return the new columns by name.
+
+    A run that knows the noise has intervals for new data, instead of the deviation over its networks.
 
     Parameters
     ----------
@@ -273,8 +274,6 @@ def _new_columns(run: Run, X: Floats, coverage: float, knows_noise: bool) -> dic
         Features, (rows, features).
     coverage
         Share of new data that intervals should contain.
-    knows_noise
-        True if the run has intervals for new data. Their ends replace the deviation over the networks.
     """
     from heatbath.datasets.tasks import TASKS
 
@@ -283,7 +282,7 @@ def _new_columns(run: Run, X: Floats, coverage: float, knows_noise: bool) -> dic
         return _class_columns(problem.targets, prediction)
 
     columns = {"prediction": prediction.mean, "std": prediction.sd}
-    if knows_noise:
+    if _knows_noise(run):
         low, high = run.calibration().interval(run.predictive(X), coverage)
         columns = {"prediction": prediction.mean, "sd": prediction.sd, "low": low, "high": high}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from inspect import Parameter, signature
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -202,11 +202,7 @@ class Tuning:
         """
         table = self.settings["methods"][method]
         choice, name = find(table["name"], table.get("module")), table["name"]
-        defaults = {
-            key: argument.default
-            for key, argument in choice.arguments.items()
-            if argument.default is not Parameter.empty
-        }
+        defaults = {key: argument.default for key, argument in choice.arguments.items()}
         fixed = {key: value for key, value in table.items() if key not in (*NOT_COEFFICIENTS, *values)}
         coefficients = _without_defaults(fixed, defaults) | dict(values)
         if choice.module is None:

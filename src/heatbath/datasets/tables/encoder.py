@@ -125,9 +125,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "else can be: new rows have other numbers"
                 for name in row_numbers
             ]
-        if not any(column.features for column in learned.values()):
-            notes = "; ".join(f"{name!r} is {column.note()}" for name, column in [*learned.items()][:SHOWN])
-            raise ValueError(f"no column is left to learn from: {notes or 'there is none'}")
+            if not row_numbers:
+                notes = "; ".join(f"{name!r} is {learned[name].note()}" for name in [*learned][:SHOWN])
+                raise ValueError(f"no column is left to learn from: {notes or 'there is none'}")
         return self._store(learned, remarks)
 
     def __sklearn_tags__(self) -> Any:
