@@ -220,7 +220,7 @@ def test_errors_are_reported_in_one_line(tmp_path, monkeypatch):
     assert missing.stderr.startswith("heatbath: there is no experiment nothing: accepted are temperature, ")
     empty = CliRunner().invoke(app, ["reproduce", "--only-report", "--folder", str(tmp_path / "none")])
     assert empty.exit_code == 2
-    assert "nothing is finished" in empty.stderr
+    assert "no experiment is finished" in empty.stderr
     monkeypatch.setenv("HEATBATH_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(import_module("heatbath.datasets.mnist"), "MIRRORS", ("http://127.0.0.1:9",))
