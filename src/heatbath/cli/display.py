@@ -54,6 +54,10 @@ class Display:
         search_label: str = "short runs first",
         constant: ConstantBaseline | None = None,
     ) -> None:
+        """Store what the lines need: the plan, its target temperatures, and the console.
+
+        The parameters are described with the class.
+        """
         plan = prepared if isinstance(prepared, Plan) else prepared.first_plan()
         self._budget = None if isinstance(prepared, Plan) else prepared.budget
         self._plan, self._console, self._search_label = plan, console, search_label
@@ -68,6 +72,7 @@ class Display:
         self._printed = time.monotonic()
 
     def __enter__(self) -> Display:
+        """Show messages of the engine, such as that it compiles, until the end of the block."""
         self._reports.enter_context(reporting(self._say))
         if self._console.is_terminal:
             self._live.start()
@@ -83,6 +88,7 @@ class Display:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stop showing messages and progress."""
         self._reports.close()
         self._live.stop()
 

@@ -247,7 +247,11 @@ def _knows_noise(run: Run) -> bool:
 
 
 def _check_coverage(run: Run, coverage: float | None) -> None:
-    """Raise ValueError if --coverage was given for a run that has no intervals for new data."""
+    """Raise ValueError if the user gave --coverage for a run that has no intervals for new data.
+
+    `coverage` is None if it wasn't given. Classes have no intervals, and neither has a run that doesn't know
+    the noise.
+    """
     from heatbath.datasets.tasks import TASKS
 
     if coverage is None:

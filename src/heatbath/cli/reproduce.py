@@ -231,7 +231,17 @@ def _emit_json(values: dict[str, Any]) -> None:
 
 
 def _list_experiments(console: Console, names: list[str], json: bool) -> None:
-    """Print names, titles and claims of experiments, as a table or as JSON."""
+    """Print names, titles and claims of experiments.
+
+    Parameters
+    ----------
+    console
+        Where to print a table.
+    names
+        Names of the experiments.
+    json
+        True to print JSON on stdout instead.
+    """
     experiments = {name: find(name) for name in names}
     if json:
         values = {

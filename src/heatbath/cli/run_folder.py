@@ -86,7 +86,10 @@ def _make_folder(folder: Path) -> Path:
 
 
 def _make_numbered_folder(name: str) -> Path:
-    """Make the first of runs/NAME-1, runs/NAME-2, ... that doesn't exist, and return it."""
+    """Make the first of runs/NAME-1, runs/NAME-2, ... that doesn't exist, and return it.
+
+    `name` is shortened, and letters that are unusual in paths become underscores.
+    """
     short = re.sub(r"[^\w.-]+", "_", name)[:LONGEST_NAME]
     for number in count(1):
         folder = Path("runs") / f"{short}-{number}"

@@ -113,7 +113,14 @@ class Tuning:
         return result
 
     def fresh_plan(self, partitions: Mapping[str, Partition]) -> Plan:
-        """Return the plan of the fresh runs: these partitions by label, on all training examples."""
+        """Return the plan of the fresh runs, on all training examples.
+
+        Parameters
+        ----------
+        partitions
+            The best partition of each method, by label. If the settings say so, its temperature is lowered for
+            the last steps.
+        """
         settings, cold = self.settings["search"], self.cold
         if cold is not None:
             partitions = {name: partition.cooled(cold) for name, partition in partitions.items()}

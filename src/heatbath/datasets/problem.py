@@ -80,7 +80,10 @@ class Problem:
     class_factors: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Check all fields, and store arrays as contiguous float64; raise TypeError or ValueError."""
+        """Check all fields, and store arrays as contiguous float64.
+
+        The order matters: the shapes of X and Y determine those of weights, names, targets and units.
+        """
         choice("Problem: task", self.task, tuple(TASKS))
         if not isinstance(self.name, str) or not isinstance(self.recipe, dict | None):
             raise TypeError(

@@ -80,7 +80,11 @@ def _run_figures(report: RunReport) -> dict[str, Figure]:
 
 
 def _search_figures(report: SearchReport) -> dict[str, Figure]:
-    """Draw the figures of a search and of its fresh runs, and return them by name."""
+    """Draw the figures of a search and of its fresh runs, and return them by name.
+
+    Methods with a single range have no map of candidates, and only classes in the plane have decision
+    boundaries.
+    """
     result = report.result
     figures = {"search": _figure_of(plotting.search(result))}
     if any(result.importance.values()):

@@ -259,7 +259,11 @@ def _comparison(gains: dict[str, Measured], loss: str) -> str:
 
 
 def _warnings(report: RunReport) -> list[str]:
-    """Return sentences on what a reader must know before trusting the numbers."""
+    """Return sentences on what a reader must know before trusting the numbers.
+
+    They warn of a better constant prediction, of missing test examples, of probabilities for balanced
+    classes, and of chains that diverged.
+    """
     warnings = []
     gain = None if not report.gains else report.gains["constant"]
     if gain is not None and gain.high < 0:

@@ -688,7 +688,10 @@ def from_plain(plain: object) -> Column:
 
 
 def _check_fields(column: Column) -> None:
-    """Raise TypeError or ValueError for a field of a column with a wrong type."""
+    """Raise TypeError or ValueError for a field of a column that has a wrong type.
+
+    Columns are read from saved files, which may have been edited or damaged.
+    """
     for name, value in vars(column).items():
         if name in ("median", "mean"):
             real(name, value)
