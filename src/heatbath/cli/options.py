@@ -227,6 +227,7 @@ def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[.
 
         @wraps(command)
         def wrapped(**values: Any) -> None:
+            """Call the command with the settings that the user gave in one dict."""
             options = {setting: values.pop(setting.argument) for setting in chosen}
             options = {setting: value for setting, value in options.items() if value not in (None, [])}
             command(options=options, **values)

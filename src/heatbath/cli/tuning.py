@@ -118,8 +118,8 @@ class Tuning:
         Parameters
         ----------
         partitions
-            The best partition of each method, by label. If the settings say so, its temperature is lowered for
-            the last steps.
+            The best partition of each method, by label. Its temperature is lowered for the last steps if the
+            settings say so.
         """
         settings, cold = self.settings["search"], self.cold
         if cold is not None:

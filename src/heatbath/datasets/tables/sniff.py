@@ -60,6 +60,7 @@ class Decimals:
     """
 
     def __init__(self, usual: Mark | None = None) -> None:
+        """Start without any numbers; `usual` is described with the class."""
         if usual is not None:
             choice("decimal", usual, tuple(MARK_NAMES))
         self.usual, self.warned = usual, False
@@ -247,6 +248,7 @@ class ReadOnce(io.RawIOBase):
     """Unpacked stream that can't be rewound, although its unpacker offers that."""
 
     def __init__(self, file: Any) -> None:
+        """Read from an unpacked binary file."""
         self._file = file
 
     def readable(self) -> bool:
@@ -264,6 +266,7 @@ class Stream(io.BufferedIOBase):
     """Stream that is read line by line, and knows whether another line has arrived."""
 
     def __init__(self, file: io.BufferedReader) -> None:
+        """Read lines from a binary stream."""
         self._file, self._incomplete, self._lines = file, b"", deque[bytes]()
 
     def readable(self) -> bool:
@@ -304,6 +307,7 @@ class Lines:
     """
 
     def __init__(self, name: str, text: io.TextIOWrapper, stream: Stream | None) -> None:
+        """Start before the first line; the parameters are described with the class."""
         self.name, self.text, self.stream, self.number = name, text, stream, 0
 
     def read(self, most: int) -> list[str]:
