@@ -141,7 +141,7 @@ def parse_message(text: str | bytes) -> dict[str, Any]:
 
     with errors.field("type"):
         if not isinstance(message, dict):
-            raise TypeError(f"a JSON object is needed, got {text[:60]}")
+            raise TypeError(f"a JSON object is needed, got {str(text)[:60]}")
         choice("type", message.get("type"), tuple(FIELDS))
         if message["type"] != "setup" and len(text) > MAX_LENGTH:
             raise ValueError(f"at most {MAX_LENGTH:,} characters are accepted in a message {message['type']}")

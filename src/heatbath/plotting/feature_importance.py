@@ -90,7 +90,7 @@ def dependence(
     ax = style.axes_or_new(ax)
     is_categorical = column.values is None
     is_continuous = not is_categorical and column.marks.size > 0
-    x = np.arange(len(column.mean)) if column.values is None else column.values
+    x = np.arange(len(column.mean), dtype=float) if column.values is None else column.values
     names = [None] if column.mean.shape[1] == 1 else outputs
 
     if is_continuous:
@@ -122,7 +122,7 @@ def _draw_dependence_curves(ax: Axes, column: Dependence, x: Floats, names: Sequ
         ax.fill_between(x, low, high, color=line_options["color"], alpha=0.2, linewidth=0)
 
     deciles: dict[str, Any] = {"marker": "|", "color": "0.35", "markersize": 7, "linestyle": "none"}
-    on_axis = {"transform": ax.get_xaxis_transform(), "clip_on": False, "zorder": 5}
+    on_axis: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "clip_on": False, "zorder": 5}
     ax.plot(column.marks, np.zeros(len(column.marks)), **deciles, **on_axis)
     ax.set_xlim(x[0], x[-1])
 

@@ -201,7 +201,7 @@ def _probabilities_by_label(values: object) -> dict[str, Floats]:
     return {str(label): _checked_probabilities(label, array) for label, array in arrays.items()}
 
 
-def _checked_probabilities(label: object, array: ArrayLike) -> Floats:
+def _checked_probabilities(label: object, array: Any) -> Floats:
     """Return probabilities as a flat array after checking that all lie in 0 to 1, and that there are some."""
     name = f"the values of {label!r}" if label else "the values"
     probabilities = numbers(name, array, (1, 2)).ravel()
