@@ -107,9 +107,7 @@ class StateAfterChange(NamedTuple):
     heat: float
 
 
-Post = Callable[
-    ..., None
-]  # takes a text for the page and, for an answer, the id of the message that it answers
+Post = Callable[..., None]  # takes a text for the page, and the id of the message that it answers, if any
 
 
 class Command(NamedTuple):
@@ -499,7 +497,10 @@ class RunStream:
     # Results
 
     def _update_step(self) -> None:
-        """Update the step and whether chains are alive; tell the page of chains that have newly diverged."""
+        """Update the step and whether chains are alive; tell the page of chains that have newly diverged.
+
+        The page gets the numbers of diverged and living chains, and the step and part of the last to diverge.
+        """
         died = self.live.died  # step at which each chain diverged, or -1
         lost = np.flatnonzero(died >= 0)
         self.step, self.alive = self.phase_start + self.live.step, len(lost) < len(died)

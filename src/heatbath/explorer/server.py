@@ -337,7 +337,20 @@ class Explorer:
         session.end("the page of this run has been closed")
 
     async def _greet(self, session: Session) -> None:
-        """Send everything that it may have missed to a page that is back, and let its runs continue."""
+        """Send everything that it may have missed to a page that is back, and let its runs continue.
+
+        If that fails, the page gets the error and can still reset.
+        """
+        self._limit_blas()
+        try:
+            if session.streams:
+                await self._send_everything(session)
+        except Exception as error:  # such as runs that can't be served any more
+            session.send("error", text=str(error))
+        session.resume()
+
+    async def _send_everything(self, session: Session) -> None:
+        """Send a page that is back its settings with all changes, its state, and the traces of both runs."""
 
         def describe(stream: RunStream) -> RunDescription:
             """Release the heat button, and return all changes and the layout of a run."""
@@ -350,23 +363,16 @@ class Explorer:
             stream.send_settings()
             stream.send_traces(complete=True)
 
-        self._limit_blas()
-        try:
-            if session.streams:
-                described = {name: await self._query_stream(session, name, describe) for name in RUN_NAMES}
-                layouts = {name: run.layout for name, run in described.items()}
-                runs = {
-                    name: replace(run, history=described[name].changes)
-                    for name, run in session.settings.runs.items()
-                }
-                settings = replace(session.settings, runs=runs, view={})  # the page knows its view
-                session.post(await self._submit(lambda: format_ready_message(settings, layouts)))
-                session.send_state()
-                for name in RUN_NAMES:
-                    await self._query_stream(session, name, send_results)
-        except Exception as error:  # such as runs that can't be served any more: the page can still reset
-            session.send("error", text=str(error))
-        session.resume()
+        described = {name: await self._query_stream(session, name, describe) for name in RUN_NAMES}
+        layouts = {name: run.layout for name, run in described.items()}
+        settings_by_run = session.settings.runs
+        runs = {name: replace(run, history=described[name].changes) for name, run in settings_by_run.items()}
+        settings = replace(session.settings, runs=runs, view={})  # the page knows its view
+
+        session.post(await self._submit(lambda: format_ready_message(settings, layouts)))
+        session.send_state()
+        for name in RUN_NAMES:
+            await self._query_stream(session, name, send_results)
 
     async def _listen(self, socket: WebSocket, session: Session, greeting: asyncio.Task[None] | None) -> None:
         """Handle the messages of a page until it is closed or sends too many.
@@ -394,7 +400,11 @@ class Explorer:
             await asyncio.sleep(0)  # other pages get their turn, even if many messages are waiting
 
     async def _handle(self, session: Session, text: str | bytes) -> None:
-        """Do what a message asks; if that fails, nothing has changed, and the page gets the error."""
+        """Do what a message asks; if that fails, nothing has changed, and the page gets the error.
+
+        `text` is the message as the page has sent it. Each type has a handler `_on_TYPE`, which takes the
+        message's fields as keyword arguments.
+        """
         message_id = find_message_id(text)
         self._limit_blas()
         try:
@@ -415,9 +425,11 @@ class Explorer:
     # One handler for each type of message; its keyword arguments are the message's fields
 
     async def _on_setup(self, session: Session, message_id: int | None, settings: Any = None) -> None:
+        """Replace the runs by those of new settings."""
         await self._install(session, message_id, lambda: read_settings(settings))
 
     async def _on_reset(self, session: Session, message_id: int | None) -> None:
+        """Start the runs again at step 0, with their present coefficients."""
         streams = session.streams
         await self._install(session, message_id, lambda: settings_after_reset(session.settings, streams))
 
@@ -448,40 +460,50 @@ class Explorer:
         session.send_state()
 
     async def _on_change(self, session: Session, message_id: int | None, run: str, **change: Any) -> None:
+        """Change coefficients, methods or annealing of a run."""
         session.command(run, lambda stream: stream.change(change, message_id), message_id)
 
     async def _on_play(self, session: Session, message_id: int | None) -> None:
+        """Let both runs play."""
         session.play(True)
         session.send_state(message_id)
 
     async def _on_pause(self, session: Session, message_id: int | None) -> None:
+        """Pause both runs."""
         session.play(False)
         session.send_state(message_id)
 
     async def _on_step(self, session: Session, message_id: int | None, steps: int) -> None:
+        """Let both runs make a number of steps, then pause."""
         session.make_steps(steps, message_id)
 
     async def _on_speed(self, session: Session, message_id: int | None, speed: float | None = None) -> None:
+        """Limit the steps per second; without `speed` there is no limit."""
         session.set_speed(speed)
         session.send_state(message_id)
 
     async def _on_heat(
         self, session: Session, message_id: int | None, run: str, on: bool, factor: float | None = None
     ) -> None:
+        """Multiply the temperatures of a run while `on` is True, by DEFAULT_HEAT without a `factor`."""
         heat = (DEFAULT_HEAT if factor is None else factor) if on else 1.0
         session.command(run, lambda stream: stream.set_heat(heat, message_id), message_id)
 
     async def _on_view(self, session: Session, message_id: int | None, **view: Any) -> None:
+        """Change what frames show; fields that are None stay as they are."""
         session.view = session.view._replace(**{name: v for name, v in view.items() if v is not None})
         session.wake()
 
     async def _on_ready(self, session: Session, message_id: int | None, frame: int) -> None:
+        """Note that the page wants the next frame; `frame` is the number of the one that it has shown."""
         session.request_frame()
 
     async def _on_hide(self, session: Session, message_id: int | None) -> None:
+        """Stop frames and traces of a page that is hidden."""
         session.set_visible(False)
 
     async def _on_show(self, session: Session, message_id: int | None) -> None:
+        """Send frames and traces again to a page that is visible."""
         session.set_visible(True)
 
     async def _on_word(
@@ -493,17 +515,21 @@ class Explorer:
         text: str,
         gamma: float | str | None = None,
     ) -> None:
+        """Send whether a part of a run may have a splitting word, with a friction `gamma` to try."""
         result = check_word(session.streams[run].run, part, text, gamma)
         session.send("word", id=message_id, run=run, part=part, **result)
 
     async def _on_rewind(self, session: Session, message_id: int | None, run: str) -> None:
+        """Go back to the last good state of a run."""
         session.command(run, lambda stream: session.rewind(stream, message_id), message_id)
 
     async def _on_line(self, session: Session, message_id: int | None) -> None:
+        """Send losses on the lines between starts and ends of both runs, which must be paused."""
         if session.playing:
             raise ValueError("loss lines need paused runs: pause first")
 
         def read_states(stream: RunStream) -> RunStates:
+            """Return the parameters of a run at its start and now."""
             return RunStates(stream.start_theta, stream.live.theta)
 
         states = {name: await self._query_stream(session, name, read_states) for name in RUN_NAMES}
@@ -512,6 +538,7 @@ class Explorer:
         session.send("line", id=message_id, lines=lines)
 
     async def _on_code(self, session: Session, message_id: int | None, run: str, **fields: str) -> None:
+        """Send a run as Python or as commands; the field `as` has the language."""
         language = fields["as"]  # a keyword of Python, so it can't be an argument
         text = await self._query_stream(session, run, lambda stream: export_code.run_code(stream, language))
         session.send("code", id=message_id, run=run, **{"as": language}, text=text)

@@ -137,6 +137,7 @@ class Workers:
         """Start a thread that makes the first slice of a run, with everything that it has to compile."""
 
         def prepare() -> None:
+            """Make the slice, and forget this thread."""
             self._execute_slice(work)
             with self._lock:
                 self._preparing.discard(threading.current_thread())

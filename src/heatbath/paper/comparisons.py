@@ -83,6 +83,7 @@ def judge_against_best(kind: str) -> Callable[[xr.Dataset], Finding]:
     """Return a check that AdLaLa beats the best setting of a method, "SGLD" or "Adam"."""
 
     def check(data: xr.Dataset) -> Finding:
+        """Compare AdLaLa with the setting that has the highest mean accuracy."""
         best = best_setting(data, kind)
         comparison = compare_runs(final_values(data, method="AdLaLa"), final_values(data, method=best))
         return Finding(f"AdLaLa against the best, {best}: {comparison.ours}", comparison.verdict)
@@ -210,6 +211,7 @@ def judge_speed(method: str, min_ratio: float) -> Callable[[xr.Dataset], Finding
     """
 
     def check(data: xr.Dataset) -> Finding:
+        """Judge the ratio of the median steps to 90 %, Adam's over the method's."""
         ours, adam = steps_to_accuracy(data, method), steps_to_accuracy(data, "Adam")
         with np.errstate(invalid="ignore"):  # infinity over infinity, where no run arrives
             ratio = bootstrap(lambda a, b: float(np.median(b) / np.median(a)), ours, adam)

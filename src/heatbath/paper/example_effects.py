@@ -149,7 +149,10 @@ def judge_equal_effects(data: xr.Dataset) -> Finding:
 
 
 def draw(data: xr.Dataset, settings: Settings) -> Figure:
-    """Draw the effect of inner and outer points over the steps, with 95 % intervals, for two methods."""
+    """Draw the effect of inner and outer points over the steps, with 95 % intervals, for two methods.
+
+    `data` is what `run` returns.
+    """
     axes = style.panels(1, 2, height=0.5 * style.PAGE_WIDTH)
     steps = data["step"].values
     top = float(data["effect"].mean("run").max()) * 1.1

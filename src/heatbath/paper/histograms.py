@@ -124,20 +124,23 @@ def interpretation_runs(
         Returns the methods by name; it takes options of AdLaLa's adaptive part.
     """
     fewer_runs = with_settings(settings, runs=settings.reading_runs)
-    methods = make_methods()
-    train = partial(partial, train_spiral, fewer_runs, progress)  # called with methods, it trains nothing yet
+    usual = make_methods()
+    noisier_sgld = {"SGLD": Partition(SGLD(settings.sgld / np.sqrt(0.1)), 0.1)}
+
+    def training(methods: Mapping[str, Partition], **options: Any) -> Callable[[], Run]:
+        """Return a function that trains these methods, with some options of `train_spiral`."""
+        return partial(train_spiral, fewer_runs, progress, methods, **options)
+
     return {
-        "as run here": train(methods),
-        "torch's start": train(methods, init="torch"),
-        "shuffled epochs": train(methods, shuffled=True),
-        "batches twice as large": train(methods, batch=2 * settings.batch),
-        "ξ per tensor": train(make_methods(thermostat="tensor")),
-        "C with ε": train(make_methods(friction="sde")),
-        "mean of p² in E": train(make_methods(kinetic="mean")),
-        "p = 1": train(methods, p=1.0),
-        "SGLD adds σR, not σ√h R": train(
-            methods | {"SGLD": Partition(SGLD(settings.sgld / np.sqrt(0.1)), 0.1)}
-        ),
+        "as run here": training(usual),
+        "torch's start": training(usual, init="torch"),
+        "shuffled epochs": training(usual, shuffled=True),
+        "batches twice as large": training(usual, batch=2 * settings.batch),
+        "ξ per tensor": training(make_methods(thermostat="tensor")),
+        "C with ε": training(make_methods(friction="sde")),
+        "mean of p² in E": training(make_methods(kinetic="mean")),
+        "p = 1": training(usual, p=1.0),
+        "SGLD adds σR, not σ√h R": training(usual | noisier_sgld),
     }
 
 
@@ -223,7 +226,10 @@ def accuracy_claims(paper: Mapping[str, float], single: bool, when: str) -> tupl
     """
 
     def claim(method: str, value: float) -> Claim:
+        """Return the claim about one method, with the paper's value."""
+
         def check(data: xr.Dataset) -> Finding:
+            """Compare the final accuracies of the method's runs with the paper's value."""
             return compare_with_paper(final_values(data, method=method), value, single)
 
         return Claim(f"{method}: test accuracy {when}", check, f"{100 * value:.4g} %")
@@ -404,6 +410,7 @@ def judge_gap(method: str, paper: float) -> Callable[[xr.Dataset], Finding]:
     """Return a check that a method's gap is the paper's within a quarter, or in part within a half."""
 
     def check(data: xr.Dataset) -> Finding:
+        """Judge the relative distance of the gap to the paper's."""
         points = gap(final_values(data, method=method))
         distance = abs(points - paper) / paper
         text = f"{points:.1f} points"
@@ -415,7 +422,10 @@ def judge_gap(method: str, paper: float) -> Callable[[xr.Dataset], Finding]:
 
 
 def judge_smaller_gap(data: xr.Dataset) -> Finding:
-    """Judge whether the range of 95 % of the runs is smaller for AdLaLa than for LOL and Adam."""
+    """Judge whether the range of 95 % of the runs is smaller for AdLaLa than for LOL and Adam.
+
+    Differences of ranges have intervals from resampled runs.
+    """
 
     def spread(values: Array) -> float:
         """Return the width of the range that holds 95 % of the runs, in points."""

@@ -103,6 +103,7 @@ def judge_no_barrier(problem: str) -> Callable[[xr.Dataset], Finding]:
     """Return a check that neither method has a barrier on its line."""
 
     def check(data: xr.Dataset) -> Finding:
+        """Judge whether the mean height of each method's barriers is below MIN_BARRIER."""
         heights = {m: student(barrier_heights(data, m, problem=problem)) for m in method_names(data)}
         text = "; ".join(f"{method} {height.percent()}" for method, height in heights.items())
         verdicts = [judge_below(height, MIN_BARRIER) for height in heights.values()]
