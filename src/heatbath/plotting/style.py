@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from heatbath._internal.checks import POSITIVE, is_real, real, whole
 
@@ -49,13 +49,6 @@ SYMBOLS = {
     "x2": "$x_2$",
     "temperature": "kinetic temperature",
 }
-
-
-class LegendLayout(NamedTuple):
-    """Number of columns of a legend, and the width in points that it takes."""
-
-    columns: int
-    width: float
 
 
 def panels(
@@ -131,9 +124,9 @@ def add_legend(ax: Axes) -> None:
     figure = ax.figure.figure
     # All widths are in points; margins of the Axes may be covered
     available = LEGEND_ROOM * POINTS_PER_INCH * figure.get_figwidth() * ax.get_position().width
-    layout = _legend_layout(labels, available)
+    columns, width = _legend_layout(labels, available)
 
-    is_centred = layout.width <= 0.75 * available
+    is_centred = width <= 0.75 * available
     below_labels = ScaledTranslation(0, -2.9 * TEXT_SIZE / POINTS_PER_INCH, figure.dpi_scale_trans)
     ax.legend(
         handles,
@@ -141,7 +134,7 @@ def add_legend(ax: Axes) -> None:
         loc="upper center" if is_centred else "upper right",
         bbox_to_anchor=(0.5 if is_centred else 1.0, 0.0),
         bbox_transform=ax.transAxes + below_labels,
-        ncols=layout.columns,
+        ncols=columns,
         fontsize=SMALL_SIZE,
         frameon=False,
         handlelength=2.2,
@@ -149,15 +142,18 @@ def add_legend(ax: Axes) -> None:
     )
 
 
-def _legend_layout(labels: list[str], available: float) -> LegendLayout:
-    """Return the columns of a legend that fits an available width in points, evenly filled, and its width."""
+def _legend_layout(labels: list[str], available: float) -> tuple[int, float]:
+    """Return the number of columns of a legend that fits an available width in points, and its own width.
+
+    Columns are filled evenly, and are all as wide as the widest label if there are several rows.
+    """
     widths = [LEGEND_LINE_WIDTH + CHARACTER_WIDTH * SMALL_SIZE * _printed_length(label) for label in labels]
     if sum(widths) <= available:
-        return LegendLayout(len(labels), sum(widths))
+        return len(labels), sum(widths)
     most_columns = max(1, int(available / max(widths)))
     rows = math.ceil(len(labels) / most_columns)
     columns = math.ceil(len(labels) / rows)
-    return LegendLayout(columns, columns * max(widths))
+    return columns, columns * max(widths)
 
 
 def add_colour_bar(ax: Axes, mappable: ScalarMappable, label: str) -> Colorbar:

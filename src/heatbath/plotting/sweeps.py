@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class SweepTable(NamedTuple):
-    """Values over two axes, and which cells have repeats that diverged."""
-
-    values: xr.DataArray
-    has_diverged: NDArray[np.bool_]
-
-
 def heat_map(values: xr.DataArray | Run, *, ax: Axes | None = None) -> Axes:
     """Draw values over two axes as coloured cells with numbers.
 
@@ -144,15 +137,18 @@ def scores(rows: Sequence[Score], name: str, *, percent: bool = False, ax: Axes 
     return ax
 
 
-def _sweep_table(run: Run) -> SweepTable:
-    """Return the mean test accuracy at each point of a sweep over two axes, and where repeats diverged."""
+def _sweep_table(run: Run) -> tuple[xr.DataArray, NDArray[np.bool_]]:
+    """Return the mean test accuracy at each point of a sweep over two axes, and where repeats diverged.
+
+    Both are arrays over the two axes; the accuracy is that of the last record that has any value.
+    """
     axes = run.plan.axes
     if len(axes) != 2:
         raise ValueError(f"a heat map needs a sweep over two axes, this run has {', '.join(axes) or 'none'}")
     last = run.accuracy().dropna("record", how="all").isel(record=-1)
     means = last.groupby(axes).mean().transpose(*axes)
     lost = last.isnull().groupby(axes).any().transpose(*axes)
-    return SweepTable(means.rename("accuracy").assign_coords(split="test"), lost.values)
+    return means.rename("accuracy").assign_coords(split="test"), lost.values
 
 
 def _checked_table(values: object) -> xr.DataArray:
