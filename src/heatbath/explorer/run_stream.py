@@ -560,12 +560,12 @@ class RunStream:
             self._first_unsent = 0
 
     def _histogram(self) -> dict[str, Any]:
-        """Return histograms of the parameters by part, summed over living chains."""
+        """Return histograms of the parameters by part, over living chains, between round limits."""
         alive = self.live.died < 0
         theta, histograms = self.live.theta[alive], {}
         for part in self.live.parts():
-            values = [theta[:, span.start : span.stop] for span in part.tensors]
-            limit = _round_up(max(float(np.abs(v).max(initial=0.0)) for v in values))
+            tensors = [theta[:, span.start : span.stop] for span in part.tensors]
+            limit = _round_up(max(float(np.abs(tensor).max(initial=0.0)) for tensor in tensors))
             snapshot = self.live.look(losses=False, histogram=(-limit, limit, HISTOGRAM_BINS))
             counts = snapshot.histogram[part.name][alive].sum(axis=0)
             histograms[part.name] = {"low": -limit, "high": limit, "counts": counts}

@@ -252,7 +252,10 @@ class Explorer:
     # Websockets
 
     async def _serve_socket(self, socket: WebSocket) -> None:
-        """Connect a page with a new session, or with the one that it comes back to, until it is closed."""
+        """Connect a page with a new session, or with the one that it comes back to, until it is closed.
+
+        Pages that aren't allowed, or for which there is no room, are turned away.
+        """
         if not self._is_allowed(socket) or not _is_same_origin(socket.headers):
             await socket.close(POLICY_VIOLATION)
             return
@@ -393,10 +396,8 @@ class Explorer:
             else:
                 message_id = find_message_id(text)
                 if limit.is_first_refusal or message_id is not None:
-                    refusal = (
-                        f"at most {MAX_MESSAGES_PER_SECOND} messages a second are accepted: this is ignored"
-                    )
-                    session.send("error", id=message_id, text=refusal)
+                    limit_text = f"at most {MAX_MESSAGES_PER_SECOND} messages a second are accepted"
+                    session.send("error", id=message_id, text=f"{limit_text}: this is ignored")
             await asyncio.sleep(0)  # other pages get their turn, even if many messages are waiting
 
     async def _handle(self, session: Session, text: str | bytes) -> None:

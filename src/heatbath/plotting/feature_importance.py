@@ -88,24 +88,18 @@ def dependence(
     if not isinstance(column, Dependence):
         raise TypeError(f"column must be one of what dependence(run, columns) returns, got {column!r}")
     ax = style.axes_or_new(ax)
-    is_categorical = column.values is None
-    is_continuous = not is_categorical and column.marks.size > 0
-    x = np.arange(len(column.mean), dtype=float) if column.values is None else column.values
     names = [None] if column.mean.shape[1] == 1 else outputs
-
-    if is_continuous:
-        _draw_dependence_curves(ax, column, x, names)
-    else:
-        _draw_dependence_dots(ax, column, x, names, CATEGORY_SPACING if is_categorical else 0.0)
-    if is_categorical:
+    if column.values is None:
+        categories = np.arange(len(column.mean), dtype=float)
+        _draw_dependence_dots(ax, column, categories, names, CATEGORY_SPACING)
         _label_categories(ax, [style.plain_label(label, 12) for label in column.labels])
-    elif not is_continuous:
-        ax.set_xticks(x, [f"{value:g}" for value in x])
+    elif column.marks.size:
+        _draw_dependence_curves(ax, column, column.values, names)
+    else:  # a number with few values
+        _draw_dependence_dots(ax, column, column.values, names, 0.0)
+        ax.set_xticks(column.values, [f"{value:g}" for value in column.values])
 
     style.label_axes(ax, style.plain_label(column.column, 30), what)
-    if is_continuous:
-        ax.locator_params(axis="x", nbins=MAX_TICKS)
-        style.format_short_numbers(ax.xaxis)
     style.format_short_numbers(ax.yaxis)
     style.add_legend(ax)
     return ax
@@ -114,7 +108,7 @@ def dependence(
 def _draw_dependence_curves(ax: Axes, column: Dependence, x: Floats, names: Sequence[str | None]) -> None:
     """Draw a line with a band for each output over the values x of a number, and its deciles as marks.
 
-    `names` are the labels of the outputs, or None for no label.
+    `names` are the labels of the outputs, or None for no label. The limits and numbers of the x axis are set.
     """
     for index, (mean, low, high) in enumerate(zip(column.mean.T, column.low.T, column.high.T, strict=True)):
         line_options = style.line_style(index)
@@ -125,6 +119,8 @@ def _draw_dependence_curves(ax: Axes, column: Dependence, x: Floats, names: Sequ
     on_axis: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "clip_on": False, "zorder": 5}
     ax.plot(column.marks, np.zeros(len(column.marks)), **deciles, **on_axis)
     ax.set_xlim(x[0], x[-1])
+    ax.locator_params(axis="x", nbins=MAX_TICKS)
+    style.format_short_numbers(ax.xaxis)
 
 
 def _draw_dependence_dots(
