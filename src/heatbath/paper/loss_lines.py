@@ -127,7 +127,7 @@ def judge_similar_loss(data: xr.Dataset) -> Finding:
 
 
 def run_mnist(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train on MNIST and on the spiral with one turn."""
+    """Train on MNIST and on the spiral with one turn; return scores and lines as `train_and_cut`, by problem."""
     digits = train_and_cut(settings, progress, mnist(), network_of(settings), settings.methods)
     small = with_settings(settings, steps=settings.spiral_steps, batch=settings.spiral_batch)
     problem = spirals_of(settings, 1)
@@ -200,7 +200,7 @@ LINE_MNIST = Experiment(
 
 
 def run_spiral(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train on the spiral with two turns."""
+    """Train on the spiral with two turns; return what `train_and_cut` returns."""
     problem = spirals_of(settings, 2)
     return train_and_cut(settings, progress, problem, network_of(settings), settings.methods)
 

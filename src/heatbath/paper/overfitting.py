@@ -21,7 +21,7 @@ MIN_RISE = 0.05  # fraction of the lowest test loss above which its rise counts
 
 
 def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train the four methods, with the test loss over time."""
+    """Train the four methods on few examples; return scores by method, run and record."""
     problem = spirals(2, n_train=settings.points, n_test=settings.test_points, c=0.1, draws=settings.runs)
     trained = train_side_by_side(
         settings, progress, problem, settings.methods, network_of(settings), record=settings.records

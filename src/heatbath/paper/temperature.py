@@ -26,7 +26,7 @@ def problem(settings: Settings) -> Problem:
 
 
 def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train at every temperature."""
+    """Train at every temperature; return scores, and maps of the classifier at the four lowest."""
     method = Partition(Langevin(gamma=settings.gamma, tau=list(settings.taus)), h=settings.h)
     trained = train_on_grid(settings, progress, problem(settings), method, record=2)
     return xr.Dataset(scores_by_axes(trained) | prediction_maps(trained, {"tau": list(settings.taus[:4])}))

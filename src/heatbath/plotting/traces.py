@@ -172,7 +172,9 @@ def _draw_trace(ax: Axes, label: str, trace: xr.DataArray, band: Band, line_opti
 
 
 def _centre_and_band(values: Floats, band: Band, bounds: tuple[float, float]) -> tuple[float, float, float]:
-    """Return the centre of the values of some runs and the ends of their band, NaN for a single run.
+    """Return the centre of the values of some runs and the two ends of their band.
+
+    For a single run the ends of "interval" and "std" are NaN.
 
     Parameters
     ----------
@@ -189,5 +191,6 @@ def _centre_and_band(values: Floats, band: Band, bounds: tuple[float, float]) ->
         return student(values, bounds=bounds)
     if band == "range":
         return float(np.median(values)), float(values.min()), float(values.max())
-    mean, deviation = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else math.nan
+    mean = float(values.mean())
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else math.nan
     return mean, mean - deviation, mean + deviation
