@@ -127,7 +127,7 @@ def judge_similar_loss(data: xr.Dataset) -> Finding:
 
 
 def run_mnist(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train on MNIST and on the spiral with one turn; return scores and lines as `train_and_cut`, by problem."""
+    """Train on MNIST and on the spiral with one turn; return scores and lines by problem, method and run."""
     digits = train_and_cut(settings, progress, mnist(), network_of(settings), settings.methods)
     small = with_settings(settings, steps=settings.spiral_steps, batch=settings.spiral_batch)
     problem = spirals_of(settings, 1)
