@@ -235,10 +235,10 @@ def test_the_friction_of_adaptive_parts_is_watched_where_the_window_is_full():
     assert 6 <= watch.step <= 8  # of ten calls the first two fill the window
     assert past.watch.false_alarms == watch.false_alarms == 2 * FALSE_ALARMS
     rng = np.random.default_rng(3)
-    assert not any(past.feel({"hidden": value}, True) for value in rng.normal(0.0, 1.0, 100))
-    told = next(d for value in rng.normal(3.0, 1.0, 50) if (d := past.feel({"hidden": value}, True)))
+    assert not any(past.add_frictions({"hidden": value}, True) for value in rng.normal(0.0, 1.0, 100))
+    told = next(d for value in rng.normal(3.0, 1.0, 50) if (d := past.add_frictions({"hidden": value}, True)))
     assert "the friction of part 'hidden' has risen" in str(told)
-    assert past.latest == 20 * min(told.since, 10)
-    past.latest = 25
+    assert past.examples_since_change == 20 * min(told.since, 10)
+    past.examples_since_change = 25
     fitted.partial_fit(X[:5], y[:5])
     assert fitted.run_.problem.X_train.shape[1] == 30
