@@ -220,7 +220,7 @@ def test_refusals():
         hb.train(*given, langevin(gamma=[0.1, 1.0]), 10)
     with pytest.raises(ValueError, match="h='auto' is found by train"):
         hb.Reference(lambda theta, batch: theta, np.zeros(2), hb.Partition(hb.Langevin(1.0, 1.0), "auto"))
-    with pytest.raises(ValueError, match="methods need one above 0"):
+    with pytest.raises(ValueError, match="needs methods with a temperature above 0"):
         hb.train(*given, hb.Partition(hb.Adam(), "auto"), 10)
 
 
@@ -290,7 +290,7 @@ def test_what_is_judged_needs_chains_samples_and_a_temperature():
     for chains, samples in ((1, 10), (4, 3)):
         with pytest.raises(ValueError, match="needs at least 2 chains and 4 samples"):
             hb.train(PROBLEM, NETWORK, langevin(0.1), "auto", 60, chains, budget=400, samples=samples)
-    with pytest.raises(ValueError, match="methods need one above 0"):
+    with pytest.raises(ValueError, match="needs methods with a temperature above 0"):
         hb.train(PROBLEM, NETWORK, hb.Partition(hb.Langevin(1.0, 0.0), "auto"), 10)
 
 

@@ -175,7 +175,7 @@ def test_refusals():
             call()
     with pytest.raises(ValueError, match="no prior to change"):
         hb.AdLaLa().at_prior(1.0)
-    with pytest.raises(ValueError, match="methods need one above 0"):
+    with pytest.raises(ValueError, match="needs methods with a temperature above 0"):
         hb.train(PROBLEM, NETWORK, hb.Partition(hb.Adam(), 0.1, hb.Posterior("auto")), 10)
     with pytest.raises(ValueError, match="found: a prior"):
         Found(priors=[[-1.0]])

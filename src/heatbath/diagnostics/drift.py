@@ -115,7 +115,11 @@ class Watch:
         return float(np.exp(self._logs).mean())
 
     def add(self, value: float) -> DriftWarning | None:
-        """Add a value; return a warning if the series has risen, and start again."""
+        """Add a value; return a warning if the series has risen, else None.
+
+        Values count in blocks, each by its mean. After a warning, or a fall of the series, all values are
+        forgotten.
+        """
         self._sum += real(self.series, value, FINITE)
         self._filled += 1
         self.step += 1
@@ -135,7 +139,10 @@ class Watch:
         return None
 
     def _judge(self, value: float) -> None:
-        """Update R, and its counterpart for falls, with the rank of a value among the stored ones."""
+        """Update R, and its counterpart for falls, with the rank of a value among the stored ones.
+
+        Nothing changes while there are too few values, or they are too correlated.
+        """
         count = len(self._values)
         if count < FEWEST:
             return

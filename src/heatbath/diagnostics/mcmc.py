@@ -92,7 +92,11 @@ def _ratios(halves: Array) -> Array:
 
 
 def _sizes(halves: Array) -> Array:
-    """Return the effective sample size of each trace of (trace, half chain, record); NaN for a constant."""
+    """Return the effective sample size of each trace of (trace, half chain, record); NaN for a constant.
+
+    The correlation 1 - (W - C)/V at each lag has the autocovariance C, the variance W within chains and the
+    total variance V (Vehtari and others, 2021).
+    """
     scores = _scores(halves)
     count, size = scores.shape[2], scores[0].size
     covariance = _autocovariance(scores)

@@ -118,7 +118,11 @@ class BlockAverage:
         return self._count
 
     def add(self, value: float) -> None:
-        """Append a value; join neighbouring blocks when there are too many."""
+        """Append a value.
+
+        A complete block becomes its mean. When there are `most` blocks, neighbours are joined, so that blocks
+        are twice as long.
+        """
         self._sum += value
         self._filled += 1
         self._count += 1

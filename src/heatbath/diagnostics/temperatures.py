@@ -140,7 +140,7 @@ def thermal_ratios(run: Run, most: int, threads: int | None = None) -> list[Esti
     chains = np.arange(run.plan.total).reshape(-1, run.plan.chains)
     is_stable = (run.died.reshape(chains.shape) < 0).all(axis=1)
     measured = iter(_thermal_ratios(run, list(chains[is_stable]), most, threads))
-    return [next(measured) if stable else Estimate(math.nan, math.nan) for stable in is_stable]
+    return [next(measured) if stable else Estimate(math.nan, math.nan) for stable in is_stable.tolist()]
 
 
 def _thermal_ratios(
@@ -249,7 +249,11 @@ def _noise_of(
 
 
 def _gradient(run: Run, chain: int, sample: int) -> Callable[[Array], Array]:
-    """Return the function ∇U(θ) on all training examples, at the data's noise of one sample of a chain."""
+    """Return the gradient ∇U(θ) of the loss on all training examples plus the prior, as a function.
+
+    It is in units of the data's noise, at the noise variances of one sample of a chain, or of the chain's
+    final state if samples have none.
+    """
     if "sample_noise" in run.data:
         unit, variances = units_of_noise(run, "sample_noise", chain, sample)
     else:
@@ -298,7 +302,13 @@ def _target(run: Run, part: Part) -> float:
 
 
 def _records(run: Run, burn_in: int) -> NDArray[np.intp]:
-    """Return the numbers of the records after step `burn_in`, which must be evenly spaced."""
+    """Return the numbers of the records after step `burn_in`.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or they aren't evenly spaced, which the correlation of their values requires.
+    """
     steps = run.data["step"].values
     records = np.flatnonzero(steps > burn_in)
     if not records.size:
@@ -333,7 +343,15 @@ def _decay(run: Run) -> Array:
 
 
 def _table(dimension: str, names: list[str], targets: list[float], means: list[Estimate]) -> xr.Dataset:
-    """Return measured temperatures beside their targets, along a dimension; see `equipartition`."""
+    """Return measured temperatures beside their targets; see `equipartition` for the variables.
+
+    Parameters
+    ----------
+    dimension, names
+        "part" or "layer", and the names along it.
+    targets, means
+        τ and the measured temperature of each.
+    """
     p_values = [estimate.p_value(target) for estimate, target in zip(means, targets, strict=True)]
     ratios = [estimate.value / tau if tau else math.nan for estimate, tau in zip(means, targets, strict=True)]
     columns = {

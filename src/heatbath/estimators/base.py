@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -18,7 +17,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from heatbath._internal.checks import NON_NEGATIVE, POSITIVE, Interval, real, whole
+from heatbath._internal.checks import POSITIVE, Interval, real, whole
 from heatbath._internal.warnings import UnforeseenDataWarning, warn
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
@@ -40,6 +39,7 @@ from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run
 from heatbath.training import defaults
 from heatbath.training.budget import FEWEST_CHAINS, HIDDEN, RECORDS, SAMPLES, Size, given_size, in_second_half
+from heatbath.training.early_stopping import Patience, continue_run
 from heatbath.training.train import Execution, train
 
 TINY = 1e-12  # smallest probability in a loss, which keeps it finite
@@ -227,7 +227,11 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         return 1 if backend.nesting_level else None
 
     def _arguments(self, problem: Problem) -> defaults.Arguments:
-        """Return the arguments of `train`: for the user's method, or the defaults for a problem of its size."""
+        """Return the arguments of `train` for a problem.
+
+        They are the defaults for its size, with Langevin dynamics, or those for the user's method. The
+        estimator's numbers of steps, chains and examples replace the defaults.
+        """
         numbers = {"steps": self.steps, "batch": self.batch, "chains": self.chains}
         refine = real("refine", self.refine, POSITIVE)
         if self.method is None:
@@ -252,18 +256,14 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
 
         It is scaled as the problem of the former run or, without one, by the rows for training.
         """
-        if former is None:
-            scales = examples.scales(training, bool(self.scale))
-        else:
-            scales = Scales.of(former.problem)
-
+        scales = examples.scales(training, bool(self.scale)) if former is None else Scales.of(former.problem)
         encoder = self.encoder_ if self.encode else None
-        features = (
-            encoder.get_feature_names_out() if encoder is not None else getattr(self, "feature_names_in_", ())
-        )
+        features = getattr(self, "feature_names_in_", ())
+        if encoder is not None:
+            features = encoder.get_feature_names_out()
         names = [str(name) for name in features]
         count = examples.X.shape[1]
-        if len(set(names)) < count:  # there are no names, or some occur twice
+        if len(set(names)) < count:  # no names, or repeated ones
             names = [f"x{i}" for i in range(1, count + 1)]
         return examples.problem(training, validation, scales, names, encoder)
 
@@ -480,20 +480,23 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         return moved.resume(stretch.steps, method, record=stretch.record, **self._execution())
 
     def _run_until_stalled(self, run: Run, end: int, stride: int) -> Run:
-        """Continue a run in strides until its validation loss stops falling, or to step `end`."""
-        first_record = len(run.data["step"]) - 1
-        while run.finished and run.step < end and not self._has_stalled(run, first_record):
-            run = run.resume(min(stride, end - run.step), record=1, **self._execution())
-        return run
+        """Continue a run until its validation loss stops falling, or to step `end`, and return it.
 
-    def _has_stalled(self, run: Run, first_record: int) -> bool:
-        """Return True if the validation loss, from a record on, has stopped falling."""
-        tol = real("tol", self.tol, NON_NEGATIVE)
-        patience = whole("n_iter_no_change", self.n_iter_no_change, low=1)
-        losses = run.loss("test").mean("chain").values[first_record:]
-        best = np.minimum.accumulate(losses)
-        falls = [0, *(i for i, (old, new) in enumerate(pairwise(best), start=1) if new < old - tol)]
-        return len(losses) - 1 - falls[-1] >= patience
+        The loss is checked every `stride` steps, when a sample is taken.
+        """
+        first_record = len(run.data["step"]) - 1
+
+        def missing_steps(run: Run) -> int:
+            if run.step >= end:
+                return 0
+            losses = run.loss("test").mean("chain").values[first_record:]
+            has_stalled = Patience(self.n_iter_no_change, self.tol).is_spent(losses)
+            return 0 if has_stalled else min(stride, end - run.step)
+
+        def extend(run: Run, steps: int) -> Run:
+            return run.resume(steps, record=1, **self._execution())
+
+        return continue_run(run, missing_steps, extend)
 
 
 def _seed(random_state: object) -> int:

@@ -100,8 +100,8 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
 
         The networks sample the posterior of the examples in the window.
 
-        - Steps: unless `steps` is given, a call makes the share of a fit's steps that its examples have in the
-          window, at least two per sample.
+        - Steps: unless `steps` is given, a call makes the share of a fit's steps that its examples have in
+          the window, at least two per sample.
         - Scales: data are scaled again when a mean has moved by half a standard deviation, or a standard
           deviation by a factor of 1.5. The networks keep their predictions.
         - Search: when the window has twice the examples of the last search, stepsize and prior are searched
@@ -180,8 +180,8 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         """
         if not (is_known := np.isin(y, self.classes_)).all():
             raise ValueError(
-                f"y has the classes {np.unique(y[~is_known])}, which the run does not know: it continues with "
-                f"{self.classes_}; fit anew with warm_start=False"
+                f"y has the classes {np.unique(y[~is_known])}, which the run does not know: it continues "
+                f"with {self.classes_}; fit anew with warm_start=False"
             )
         Y = np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
         task: Literal["binary", "classes"] = "binary" if len(self.classes_) == 2 else "classes"

@@ -86,7 +86,15 @@ def load(kind: type[Thermodynamic], path: str | os.PathLike[str]) -> Thermodynam
 
 
 def _check(learned: dict[str, Any], run: Run) -> None:
-    """Raise ValueError if fitted attributes, by name, don't belong to the data of the run."""
+    """Raise ValueError if fitted attributes don't belong to the data of the run.
+
+    Parameters
+    ----------
+    learned
+        Fitted attributes by name, as the file has them.
+    run
+        The run in the same file.
+    """
     problem = run.problem
     if TASKS[problem.task].classes:
         name, is_valid = "classes_", _are_classes(learned["classes_"], problem.targets)
@@ -163,7 +171,20 @@ def _can_be_written(kind: np.dtype[Any]) -> bool:
 
 
 def _value(name: str, plain: Any) -> Any:
-    """Return the value that `_plain` stored, of the parameter `name`."""
+    """Return the value that `_plain` has turned into values of JSON.
+
+    Parameters
+    ----------
+    name
+        Name of the parameter, for errors.
+    plain
+        The values of JSON.
+
+    Raises
+    ------
+    ValueError
+        If an array has a type other than numbers and text.
+    """
     if isinstance(plain, list):
         return [_value(name, item) for item in plain]
     if not isinstance(plain, dict):

@@ -95,8 +95,8 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
 
         The networks sample the posterior of the examples in the window.
 
-        - Steps: unless `steps` is given, a call makes the share of a fit's steps that its examples have in the
-          window, at least two per sample.
+        - Steps: unless `steps` is given, a call makes the share of a fit's steps that its examples have in
+          the window, at least two per sample.
         - Scales: data are scaled again when a mean has moved by half a standard deviation, or a standard
           deviation by a factor of 1.5. The networks keep their predictions.
         - Search: when the window has twice the examples of the last search, stepsize and prior are searched

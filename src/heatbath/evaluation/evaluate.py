@@ -230,14 +230,23 @@ def target_losses(examples: EvaluationExamples, mean: Floats) -> Floats:
 def run_forecast(run: Run, examples: EvaluationExamples, intervals: bool = True) -> Forecast:
     """Return the averaged prediction of a run.
 
-    With `intervals` it has the intervals and the density of new data, where the run knows them: for counts,
-    and for a regression with a posterior.
+    Parameters
+    ----------
+    run
+        A run of one point.
+    examples
+        The examples to predict.
+    intervals
+        True to add the intervals and the density of new data, if the run knows them: for counts, and for a
+        regression with a posterior.
     """
     problem, X = run.problem, examples.raw
     mean = run.predict(X).mean
     knows_noise = problem.task == "counts" or run.plan.points[0].partition.posterior is not None
     if TASKS[problem.task].classes or not knows_noise or not intervals:
         return examples.forecast(mean)
+
+    # All networks predict a chunk of examples at a time, which limits the memory.
     networks = run.data.sizes.get("sample", 1) * len(run.theta)
     rows_at_a_time = max(1, CHUNK // (networks * problem.outputs))
     calibration = run.calibration()
@@ -256,7 +265,17 @@ def run_forecast(run: Run, examples: EvaluationExamples, intervals: bool = True)
 def _single_network_measures(
     run: Run, examples: EvaluationExamples, names: Iterable[str] | None
 ) -> dict[str, Measured]:
-    """Return the measures of the chains' current networks: means over chains, with Student's intervals."""
+    """Return the measures of the chains' current networks: means over chains, with Student's intervals.
+
+    Parameters
+    ----------
+    run
+        A run of one point; chains that diverged are left out.
+    examples
+        The examples to predict.
+    names
+        Names of the measures; None for all of the task.
+    """
     likelihood = run.plan.likelihood
     by_chain = []
     for theta in run.theta[run.died < 0]:  # one network at a time, to need little memory

@@ -329,7 +329,13 @@ def _as_table(label: str, values: object) -> Floats:
 
 
 def _checked_classes(probabilities: object, labels: object) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the probability of each class, (examples, classes), and the labels, (examples,)."""
+    """Return the probability of each class, (examples, classes), and the labels, (examples,).
+
+    Raises
+    ------
+    ValueError
+        If values aren't probabilities, or labels aren't the indices of classes, one for each example.
+    """
     p, y = _as_table("probabilities", probabilities), _as_table("labels", labels)
     sum_error = 0.0 if p.shape[1] == 1 else np.abs(p.sum(axis=1) - 1).max()
     if p.min() < -ROUNDING or p.max() > 1 + ROUNDING or sum_error > SUM_ROUNDING:

@@ -258,15 +258,3 @@ def is_far_too_hot(temperature: Estimate, single_chain: bool = False) -> bool:
         return False
     noise = min(TEMPERATURE.standard_errors * temperature.error, temperature.value / 2)
     return temperature.value - noise > TEMPERATURE.far_too_hot
-
-
-# Names of the present drivers, until they use the search above.
-TOP, RUNGS, FACTOR = 0.4, 8, math.sqrt(2)
-COOLINGS = 2
-OFF, UNSURE, SURELY = TEMPERATURE.tolerance, TEMPERATURE.noise_accepted, TEMPERATURE.noise_before_warning
-is_near, is_hot = is_right, is_far_too_hot
-
-
-def chosen(tried: list[tuple[float, Estimate]]) -> float:
-    """Return the stepsize chosen from pairs of stepsizes and temperatures."""
-    return choose_stepsize([StepsizeTrial(h, temperature) for h, temperature in tried])

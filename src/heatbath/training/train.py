@@ -215,12 +215,13 @@ def prepare(
     if budget is not None and steps != "auto":
         raise ValueError(f"budget is for steps='auto', and steps is {steps!r}: leave it out")
     warm = whole("warm", warm, low=0)
-    searches = isinstance(partition, Partition) and (
-        partition.finds_stepsize or partition.finds_prior or steps == "auto" or warm > 0
-    )
-    if not searches:
-        return make_plan(problem, network, partition, steps, batch, chains, settings, call="train")
-    return prepare_automatic_run(problem, network, partition, steps, batch, chains, budget, warm, settings)
+    if isinstance(partition, Partition) and (
+        partition.finds_stepsize or partition.finds_prior or steps == "auto" or warm
+    ):
+        return prepare_automatic_run(
+            problem, network, partition, steps, batch, chains, budget, warm, settings
+        )
+    return make_plan(problem, network, partition, steps, batch, chains, settings, call="train")
 
 
 def carry_out(

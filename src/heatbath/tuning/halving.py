@@ -118,14 +118,19 @@ class SuccessiveHalving:
     def _train_rung(
         self, candidates: Sequence[Candidate], rung: Rung, number: int, next_size: int
     ) -> list[Candidate]:
-        """Train candidates to the end of a rung; return the best `next_size` of each method."""
+        """Train candidates to the end of a rung; return the best `next_size` of each method.
+
+        Scores go into `trials` as they come, and the trainer may drop each loser at once.
+        """
         best: dict[Family, list[Trial]] = {family: [] for family in self.families}
         for trial in self.trainer.train(candidates, rung, number):
             self.trials[trial.name] = replace(trial, rung=number, steps=rung.steps)
             if trial.diverged:
                 continue
             family = trial.candidate.family
-            ranking = sorted([*best[family], self.trials[trial.name]], key=lambda known: known.worth(self.by))
+            ranking = sorted(
+                [*best[family], self.trials[trial.name]], key=lambda judged: judged.worth(self.by)
+            )
             best[family] = ranking[:next_size]
             self.trainer.drop(ranking[next_size:])
         return [trial.candidate for trials in best.values() for trial in trials]

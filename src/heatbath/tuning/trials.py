@@ -208,7 +208,10 @@ class Trials:
         return {method: shares for method, shares in importances.items() if shares}
 
     def _importance(self, family: Family) -> dict[str, float]:
-        """Return the share of each coefficient of a method in its candidates' ranks; see `importance`."""
+        """Return the share of each coefficient of a method in its candidates' ranks; see `importance`.
+
+        The result is empty if there are too few candidates, or all are equal.
+        """
         from sklearn.ensemble import RandomForestRegressor
 
         judged = [trial for trial in self._ranked(family) if trial.known]
@@ -236,7 +239,10 @@ class Trials:
         return {method: ends for method, ends in edges.items() if ends}
 
     def _edges_of(self, family: Family) -> dict[str, float]:
-        """Return the end of the range of each coefficient whose best values are there; see `edges`."""
+        """Return the coefficients of a method whose best values are at an end of their range, with that end.
+
+        The result is empty if there are too few candidates, or none is the best; see `EdgeRule`.
+        """
         stable = [trial for trial in self._ranked(family) if trial.rung and not trial.diverged]
         if len(stable) < ENOUGH or family.name not in self.best:
             return {}
