@@ -15,7 +15,7 @@ from heatbath.diagnostics.statistics import Estimate
 from heatbath.runs.adaptation_record import Found
 from heatbath.runs.simulation import full_gradients
 from heatbath.training import auto, budget
-from heatbath.training.stepsize import StepsizeTrial, choose_stepsize, is_far_too_hot, is_right
+from heatbath.training.stepsize import is_far_too_hot, is_right
 
 
 def regression(n=60, noise=0.1, seed=0):
@@ -110,19 +110,6 @@ def test_all_larger_stepsizes_are_too_hot_or_diverge():
     run = hb.train(stiff, hb.MLP(()), langevin(gamma=2.0), 4000, 60, 8, samples=20, burn_in=2000, record=1)
     assert run.partition.h * 20 * PROBLEM.X_train.std() < 2  # the limit of stability
     assert all(not is_right(Estimate(t, 0.0)) for h, t in run.found.tried if h > run.partition.h)
-
-
-def test_what_is_chosen():
-    def tried(*temperatures):
-        return [StepsizeTrial(0.4 / 2**k, Estimate(t, 0.02)) for k, t in enumerate(temperatures)]
-
-    assert choose_stepsize(tried(math.nan, 1.5, 1.1, 1.0)) == 0.1
-    assert choose_stepsize(tried(1.0, 1.5, 1.0)) == 0.4
-    assert choose_stepsize(tried(math.nan, 9.0, 5.0, 3.0, 2.0)) == 0.05  # the coolest of 0.2, 0.1 and 0.05
-    assert is_right(Estimate(1.13, 0.02))
-    assert not is_right(Estimate(1.15, 0.02))
-    assert not is_right(Estimate(0.85, 0.02))
-    assert not is_right(Estimate(1.5, 10.0))  # nothing is known
 
 
 def test_a_run_that_is_too_hot_says_so():
