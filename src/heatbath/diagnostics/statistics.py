@@ -187,10 +187,7 @@ def mean(trace: ArrayLike) -> Estimate:
 
 
 def student(
-    values: ArrayLike,
-    of: int = 1,
-    bounds: tuple[float, float] = UNBOUNDED,
-    weights: ArrayLike | None = None,
+    values: ArrayLike, of: int = 1, bounds: tuple[float, float] = UNBOUNDED, weights: ArrayLike | None = None
 ) -> Measured:
     """Return the mean of independent values, such as those of several runs, with Student's 95 % interval.
 

@@ -158,11 +158,7 @@ def dependence(
 
 
 def _dependence(
-    problem: Problem,
-    examples: EvaluationExamples,
-    networks: _NetworkSubset,
-    column: str,
-    features: list[int],
+    problem: Problem, examples: EvaluationExamples, networks: _NetworkSubset, column: str, features: list[int]
 ) -> Dependence:
     """Return how the networks' predictions depend on one column.
 

@@ -53,14 +53,7 @@ from heatbath.runs.plan import Batch, Plan, RunSettings, batch_size, make_plan
 from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run, load
 from heatbath.training import prior
-from heatbath.training.budget import (
-    LENGTH,
-    TRIAL,
-    ladder_for,
-    looks_of_run,
-    looks_of_trial,
-    trial_size,
-)
+from heatbath.training.budget import LENGTH, TRIAL, ladder_for, looks_of_run, looks_of_trial, trial_size
 from heatbath.training.defaults import warm_plan
 from heatbath.training.early_stopping import continue_run
 from heatbath.training.stepsize import (
@@ -147,11 +140,6 @@ class AutomaticRun:
             If a method has no temperature, by which results are judged, or there are too few chains or
             samples for R-hat.
         """
-        return self._first_plan
-
-    @cached_property
-    def _first_plan(self) -> Plan:
-        """The plan of `first_plan`, made once."""
         plan = self._plan(TRIAL.largest if self.partition.finds_stepsize else self.partition.h)
         thermal = [part.method for part in plan.parts() if part.method.measures_temperature]
         if not thermal or any(not method.temperature or method.tempering for method in thermal):

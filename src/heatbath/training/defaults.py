@@ -104,15 +104,10 @@ def arguments(
     size = with_friction(given_size(size, rows, budget if steps is None else steps, batch, chains), rows)
     samples = whole("samples", samples, low=1)
     common: Arguments = {
-        "partition": Partition(Langevin(size.gamma), "auto", posterior),
-        "steps": "auto",
-        "batch": size.batch,
-        "chains": size.chains,
-        "samples": samples,
-        "record": RECORDS,
-        "momenta": "thermal",
-        "warm": size.warm,
-    }
+        "partition": Partition(Langevin(size.gamma), "auto", posterior), "steps": "auto",
+        "batch": size.batch, "chains": size.chains, "samples": samples, "record": RECORDS,
+        "momenta": "thermal", "warm": size.warm,
+    }  # fmt: skip
     can_judge_convergence = size.chains > 1 and samples > 3  # the fewest for R-hat
     if steps is None and can_judge_convergence:
         return {**common, "budget": size.steps}

@@ -168,21 +168,10 @@ def train(
     Frozen({'chain': 3, 'record': 4})
     """
     settings = RunSettings(
-        seed=seed,
-        record=record,
-        shuffled=shuffled,
-        rotated=rotated,
-        momenta=momenta,
-        start=start,
-        weights=weights,
-        histogram=histogram,
-        losses_every=losses_every,
-        samples=samples,
-        burn_in=burn_in,
-        thin=thin,
-        average=average,
-        dtype=dtype,
-    )
+        seed=seed, dtype=dtype, shuffled=shuffled, rotated=rotated, start=start, momenta=momenta,
+        record=record, losses_every=losses_every, weights=weights, histogram=histogram,
+        samples=samples, burn_in=burn_in, thin=thin, average=average,
+    )  # fmt: skip
     prepared = prepare(problem, network, partition, steps, batch, chains, budget, warm, settings)
     return carry_out(prepared, folder, threads=threads, progress=progress, checkpoint=checkpoint, every=every)
 

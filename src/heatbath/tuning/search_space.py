@@ -94,12 +94,7 @@ def families(methods: Searched | Sequence[Searched] | Mapping[str, Searched]) ->
 
 
 def points(
-    family: Family,
-    count: int,
-    seed: int,
-    first: int = 0,
-    near: Sequence[Candidate] = (),
-    width: float = 1.0,
+    family: Family, count: int, seed: int, first: int = 0, near: Sequence[Candidate] = (), width: float = 1.0
 ) -> list[Candidate]:
     """Return candidates of a family that fill its ranges evenly, or boxes around given candidates.
 
