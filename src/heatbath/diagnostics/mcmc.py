@@ -108,7 +108,7 @@ def _sizes(halves: Array) -> Array:
     varies = np.ptp(scores, axis=(1, 2)) > 0
     shortest = 1 / math.log10(size)  # anticorrelated chains: at most size log10(size) effective values
     times = [max(_geyer(lags), shortest) for lags in correlation]
-    return np.array([size / time if v else math.nan for time, v in zip(times, varies, strict=True)])
+    return np.where(varies, size / np.array(times), math.nan)
 
 
 def checked_trace(trace: ArrayLike) -> Array:

@@ -160,9 +160,9 @@ def baselines(on: EvaluationExamples, brief: bool = False) -> dict[str, tuple[di
 def choose(run: Run, on: EvaluationExamples) -> Choice:
     """Choose the best point of a sweep, or the best method of a comparison.
 
-    It has the least mean loss of the averaged prediction: log loss, squared error, or the Poisson loss. A
-    random half of the test examples chooses; the other half is left to evaluate the choice. With fewer than
-    four examples, or training examples only, all examples do both.
+    The best point has the smallest mean loss of the averaged prediction: log loss, squared error, or the
+    Poisson loss. A random half of the test examples chooses; the other half is left to evaluate the choice.
+    With fewer than four examples, or training examples only, all examples do both.
 
     Parameters
     ----------
@@ -171,8 +171,7 @@ def choose(run: Run, on: EvaluationExamples) -> Choice:
     on
         The examples, as `examples_of` gives them.
     """
-    everything = np.arange(len(on))
-    choosing, evaluating = everything, everything
+    choosing = evaluating = np.arange(len(on))
     if on.split == "test" and len(on) >= FEWEST_TO_SPLIT:
         choosing, evaluating = np.array_split(np.random.default_rng(0).permutation(len(on)), 2)
     half = on.some(np.sort(choosing))
@@ -223,8 +222,8 @@ def target_losses(examples: EvaluationExamples, mean: Floats) -> Floats:
     y = (examples.y - problem.target_shift) / problem.target_scale
     if TASKS[problem.task].classes:
         return losses(problem.task, mean, y)[:, None]
-    columns = [losses(problem.task, mean[:, [k]], y[:, [k]]) for k in range(y.shape[1])]
-    return np.stack(columns, axis=1)
+    columns = range(y.shape[1])
+    return np.stack([losses(problem.task, mean[:, [column]], y[:, [column]]) for column in columns], axis=1)
 
 
 def run_forecast(run: Run, examples: EvaluationExamples, intervals: bool = True) -> Forecast:

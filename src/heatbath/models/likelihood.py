@@ -148,8 +148,8 @@ class Likelihood:
         """
         if self.varying:
             values, logarithms = np.split(outputs, 2, axis=-1)
-            precision, r = np.exp(-logarithms), values - targets
-            return np.concatenate([precision * r, (1 - precision * r**2) / 2], axis=-1)
+            precision, residual = np.exp(-logarithms), values - targets
+            return np.concatenate([precision * residual, (1 - precision * residual**2) / 2], axis=-1)
         residual = TASKS[self.problem.task].residual(outputs, targets)
         if variances is None:
             return residual

@@ -158,14 +158,18 @@ class SuccessiveHalving:
                 self.trials[trial.name] = replace(trial, rung=goal, steps=self.steps)
 
     def _reserves(self, family: Family, goal: int) -> list[Trial]:
-        """Return the trials of a method, best first, if none of them has come to the rung `goal` yet."""
-        stable = [t for t in ranked(self.trials, family, self.by) if t.rung and not t.diverged]
+        """Return the stable trials of a method, best first; none if one has reached the rung `goal`."""
+        trials = ranked(self.trials, family, self.by)
+        stable = [trial for trial in trials if trial.rung and not trial.diverged]
         return [] if any(trial.rung >= goal for trial in stable) else stable
 
 
 def ladder(steps: int, count: int) -> list[Rung]:
     """Return the rungs from `count` candidates of each method up to those that make all `steps`."""
-    return [Rung(steps // FACTOR ** (RUNGS - 1 - k), math.ceil(count / FACTOR**k)) for k in range(RUNGS)]
+    return [
+        Rung(steps=steps // FACTOR ** (RUNGS - 1 - number), size=math.ceil(count / FACTOR**number))
+        for number in range(RUNGS)
+    ]
 
 
 def round_sizes(candidates: int) -> list[int]:

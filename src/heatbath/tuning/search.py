@@ -337,10 +337,9 @@ class HalvingSearch:
     def plan(self, candidates: Sequence[Candidate], length: int) -> Plan:
         """Return the plan of candidates from their start, for `length` steps."""
         schedule = _RungSchedule.of(length, length)
-        problem = self.problem
+        problem, partitions = self.problem, {candidate.name: candidate.made for candidate in candidates}
         return make_plan(
-            self.split.problem, self.network, {c.name: c.made for c in candidates}, length,
-            call="compare", record=schedule.records,
+            self.split.problem, self.network, partitions, length, call="compare", record=schedule.records,
             average=problem.X_train[0] * problem.scale + problem.shift,
             burn_in=length - schedule.looks * schedule.thin, thin=schedule.thin, **self.settings,
         )  # fmt: skip
@@ -396,7 +395,7 @@ class HalvingSearch:
             halving.run_round(candidates, count)
         finally:
             if self.study is not None:
-                self.study.tell([halving.trials[c.name] for c in candidates], self.steps)
+                self.study.tell([halving.trials[candidate.name] for candidate in candidates], self.steps)
 
     def _propose(self, number: int, trials: dict[str, Trial]) -> list[Candidate]:
         """Return the candidates of round `number`, of all methods; none if no method has a range."""
@@ -539,7 +538,7 @@ class _RungSchedule(NamedTuple):
     def of(cls, length: int, end: int) -> _RungSchedule:
         """Return the schedule for the second half of a rung of `length` steps that ends at step `end`."""
         looks = min(LOOKS, length)
-        records = sorted({end - length * k // (2 * RECORDS) for k in range(RECORDS)})
+        records = sorted({end - length * record // (2 * RECORDS) for record in range(RECORDS)})
         return cls(looks, max(1, length // (2 * looks)), records)
 
 
@@ -636,10 +635,11 @@ def score_candidates(run: Run, rows: NDArray[np.int64]) -> dict[str, Scores]:
         scores[f"single_{name}"] = run.data[name].sel(split="test").values[:, -RECORDS:].mean(axis=1)
     means = {key: values.reshape(len(names), chains).mean(axis=1) for key, values in scores.items()}
     diverged = np.any((run.died >= 0).reshape(len(names), chains), axis=1).tolist()
-    return {
-        name: Scores(True) if diverged[i] else Scores(False, **{k: float(v[i]) for k, v in means.items()})
-        for i, name in enumerate(names)
-    }
+    results = {}
+    for row, name in enumerate(names):
+        candidate_scores = {score: float(values[row]) for score, values in means.items()}
+        results[name] = Scores(True) if diverged[row] else Scores(False, **candidate_scores)
+    return results
 
 
 def _scores_of_averages(run: Run, rows: NDArray[np.int64]) -> dict[str, Floats]:

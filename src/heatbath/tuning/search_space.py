@@ -239,7 +239,8 @@ def _make(method: Callable[..., Partition] | type[Method], values: Mapping[str, 
     if not isinstance(method, type):
         return method(**values)
     coefficients = {name: value for name, value in values.items() if name != "h"}
-    missing = [f.name for f in fields(method) if f.default is MISSING and f.name not in coefficients]
+    required = [field.name for field in fields(method) if field.default is MISSING]
+    missing = [name for name in required if name not in coefficients]
     if missing:
         ranges = ", ".join(f"{name}=between(...)" for name in missing)
         raise ValueError(

@@ -142,7 +142,8 @@ class Trials:
     @property
     def without(self) -> dict[str, str]:
         """The methods without a best trial, each with the reason."""
-        return {f.name: self._reason(self._ranked(f)) for f in self.families if f.name not in self.best}
+        failed = [family for family in self.families if family.name not in self.best]
+        return {family.name: self._reason(self._ranked(family)) for family in failed}
 
     def _reason(self, trials: Sequence[Trial]) -> str:
         """Return why a method with these trials has no best one."""
