@@ -4,14 +4,14 @@ import pytest
 
 from heatbath.training.budget import (
     FIT,
-    LOOKS,
+    MEASUREMENT,
     TRIAL,
     Size,
     given_size,
     in_second_half,
     ladder_for,
-    looks_of_run,
     size_for,
+    temperature_samples_of_run,
     trial_size,
 )
 from heatbath.training.stepsize import SEARCH
@@ -54,16 +54,18 @@ def test_trials_of_short_runs_have_one_chain_and_every_second_stepsize():
     long, short = trial_size(8000, 8), trial_size(400, 2)
     assert long == (TRIAL.steps, TRIAL.chains)
     assert short == (TRIAL.fewest_steps, 1)
-    ladder, sparse = ladder_for(long, looks=1000), ladder_for(short, looks=1000)
+    ladder, sparse = ladder_for(long, samples=1000), ladder_for(short, samples=1000)
     assert (ladder.rungs, ladder.spacing, ladder.cooling_attempts) == (TRIAL.rungs, 1, TRIAL.attempts)
     assert (sparse.rungs, sparse.spacing) == (TRIAL.rungs // 2, 2)
     assert sparse.largest == TRIAL.largest / SEARCH.factor
-    assert ladder_for(long, looks=1).cooling_attempts == TRIAL.cooling_attempts  # measurements cost too much
+    assert (
+        ladder_for(long, samples=1).cooling_attempts == TRIAL.cooling_attempts
+    )  # measurements cost too much
 
 
 def test_a_temperature_is_measured_for_a_small_share_of_a_run():
     steps, chains, batch, examples = 8000, 8, 100, 100
-    looks = looks_of_run(steps, chains, batch, parameters=10**9, examples=examples)
-    assert looks == LOOKS.most
-    few = looks_of_run(100, 1, batch, parameters=10**12, examples=examples)
-    assert LOOKS.fewest_if_dear <= few <= LOOKS.fewest
+    samples = temperature_samples_of_run(steps, chains, batch, parameters=10**9, examples=examples)
+    assert samples == MEASUREMENT.most
+    few = temperature_samples_of_run(100, 1, batch, parameters=10**12, examples=examples)
+    assert MEASUREMENT.fewest_if_dear <= few <= MEASUREMENT.fewest

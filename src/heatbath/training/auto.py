@@ -53,7 +53,14 @@ from heatbath.runs.plan import Batch, Plan, RunSettings, batch_size, make_plan
 from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run, load
 from heatbath.training import prior
-from heatbath.training.budget import LENGTH, TRIAL, ladder_for, looks_of_run, looks_of_trial, trial_size
+from heatbath.training.budget import (
+    LENGTH,
+    TRIAL,
+    ladder_for,
+    temperature_samples_of_run,
+    temperature_samples_of_trial,
+    trial_size,
+)
 from heatbath.training.defaults import warm_plan
 from heatbath.training.early_stopping import continue_run
 from heatbath.training.stepsize import (
@@ -289,7 +296,7 @@ class AutomaticRun:
     def _try_stepsizes(self) -> list[StepsizeTrial]:
         """Return short runs at several stepsizes, from which `choose_stepsize` chooses."""
         trials = EngineTrials(self)
-        return search_stepsize(trials, ladder_for(trials.size, trials.looks))
+        return search_stepsize(trials, ladder_for(trials.size, trials.samples))
 
     def _search_stepsize(self, record: Found) -> tuple[Coefficient, Found]:
         """Return the stepsize, searched unless it's given, and the record of the search with its trials."""
@@ -431,8 +438,8 @@ class AutomaticRun:
     def _temperature_of(self, run: Run) -> Estimate:
         """Measure the temperature of a run over τ, at the cost of a small share of the run."""
         plan, examples = run.plan, run.problem.X_train.shape[1]
-        looks = looks_of_run(run.step, plan.chains, plan.batch, plan.parameters, examples)
-        return thermal_ratio(run, looks, self.execution.get("threads"))
+        samples = temperature_samples_of_run(run.step, plan.chains, plan.batch, plan.parameters, examples)
+        return thermal_ratio(run, samples, self.execution.get("threads"))
 
     def _report_round(self, run: Run) -> None:
         """Report the end of a round to the user's `progress`, with the run so far."""
@@ -580,7 +587,7 @@ class EngineTrials:
     ----------
     size
         Steps and chains of the short run at each stepsize.
-    looks
+    samples
         Number of samples at each stepsize that measure the temperature.
     """
 
@@ -592,7 +599,7 @@ class EngineTrials:
         self.size = trial_size(call.budget or call.first_steps, call.chains)
         rungs = TRIAL.rungs if self.size.chains > 1 else TRIAL.rungs // 2
         work = self.size.steps * self.size.chains * rungs * batch_size(call.batch, problem)
-        self.looks = looks_of_trial(work, parameters, problem.X_train.shape[1], rungs)
+        self.samples = temperature_samples_of_trial(work, parameters, problem.X_train.shape[1], rungs)
 
     def run_trials(self, stepsizes: Sequence[float], start: StepsizeTrial | None) -> list[StepsizeTrial]:
         """Run chains at each stepsize, and return trials with their temperatures, from full gradients.
@@ -615,7 +622,7 @@ class EngineTrials:
         run = call._run_briefly(call._short_plan(partition, steps, chains, settings, is_ladder=True))
         if run is None:
             return [StepsizeTrial(h, UNKNOWN) for h in stepsizes]
-        temperatures = thermal_ratios(run, self.looks, call.execution.get("threads"))
+        temperatures = thermal_ratios(run, self.samples, call.execution.get("threads"))
         states = run.theta.reshape(len(stepsizes), chains, -1)
         return [StepsizeTrial(*trial) for trial in zip(stepsizes, temperatures, states, strict=True)]
 

@@ -48,7 +48,7 @@ from heatbath.tuning.trials import RUNGS, Trial, TuningResult, warn_of_edges
 if TYPE_CHECKING:
     import optuna
 
-LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
+AVERAGED = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
 RECORDS = 10  # records on which the scores of single networks are averaged, in the second half of a rung
 
 
@@ -341,7 +341,7 @@ class HalvingSearch:
         return make_plan(
             self.split.problem, self.network, partitions, length, call="compare", record=schedule.records,
             average=problem.X_train[0] * problem.scale + problem.shift,
-            burn_in=length - schedule.looks * schedule.thin, thin=schedule.thin, **self.settings,
+            burn_in=length - schedule.samples * schedule.thin, thin=schedule.thin, **self.settings,
         )  # fmt: skip
 
     def with_fresh_chains(self) -> HalvingSearch:
@@ -494,7 +494,7 @@ class EnsembleTrainer:
         else:
             schedule = _RungSchedule.of(length, end)
             former = self._run.with_methods([candidate.name for candidate in candidates])
-            former = sample_again(former, length, schedule.looks, schedule.thin)
+            former = sample_again(former, length, schedule.samples, schedule.thin)
             plan = extend_plan(former.plan, first_step, length, schedule.records)
         if self.progress.is_new:
             warn_of_stale_noise(plan, search.steps)
@@ -522,7 +522,7 @@ class _RungSchedule(NamedTuple):
 
     Parameters
     ----------
-    looks
+    samples
         Networks of each chain whose predictions are averaged.
     thin
         Steps between them.
@@ -530,16 +530,16 @@ class _RungSchedule(NamedTuple):
         Steps at which single networks are judged.
     """
 
-    looks: int
+    samples: int
     thin: int
     records: list[int]
 
     @classmethod
     def of(cls, length: int, end: int) -> _RungSchedule:
         """Return the schedule for the second half of a rung of `length` steps that ends at step `end`."""
-        looks = min(LOOKS, length)
+        samples = min(AVERAGED, length)
         records = sorted({end - length * record // (2 * RECORDS) for record in range(RECORDS)})
-        return cls(looks, max(1, length // (2 * looks)), records)
+        return cls(samples, max(1, length // (2 * samples)), records)
 
 
 class _SearchProgress:
