@@ -9,12 +9,12 @@ import heatbath as hb
 from heatbath.diagnostics.drift import FALSE_ALARMS
 from heatbath.runs import continuation
 
-RNG = np.random.default_rng(0)
 OWN = hb.Partition(hb.Langevin(1.0), 0.3, hb.Posterior(prior=2.0, noise=0.5))
 QUICK = {"hidden": (5,), "steps": 20, "chains": 2, "samples": 4, "random_state": 0}
 
 
-def lines(count, rng=RNG):
+def lines(count, seed=0):
+    rng = np.random.default_rng(seed)
     X = 3 + rng.standard_normal((count, 2))
     return X, X @ [1.0, -2.0] + 0.5 * rng.standard_normal(count)
 
@@ -62,7 +62,7 @@ def test_the_posterior_of_the_latest_examples_is_sampled(temperature):
 
 
 def make_run(task, posterior):
-    X = RNG.standard_normal((40, 2)) * [2.0, 5.0] + [1.0, -3.0]
+    X = np.random.default_rng(0).standard_normal((40, 2)) * [2.0, 5.0] + [1.0, -3.0]
     y = X @ [1.0, -0.5] + 2
     method = hb.Partition(hb.Langevin(1.0), 0.1, posterior)
     kind = hb.ThermodynamicRegressor if task == "regression" else hb.ThermodynamicClassifier
@@ -226,7 +226,7 @@ def test_the_friction_of_adaptive_parts_is_watched_where_the_window_is_full():
     fitted = hb.ThermodynamicClassifier(
         **QUICK | {"hidden": (3,), "steps": 5, "chains": 3, "samples": 2}, method=hb.AdLaLa(0.05), window=40
     )
-    X = RNG.standard_normal((200, 2))
+    X = np.random.default_rng(0).standard_normal((200, 2))
     y = (X[:, 0] > 0).astype(int)
     for rows in np.split(np.arange(200), 10):
         fitted.partial_fit(X[rows], y[rows], classes=[0, 1])
