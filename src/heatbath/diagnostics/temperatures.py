@@ -138,9 +138,9 @@ def thermal_ratios(run: Run, most: int, threads: int | None = None) -> list[Esti
     axes than h only if they change neither temperatures nor priors.
     """
     chains = np.arange(run.plan.total).reshape(-1, run.plan.chains)
-    is_stable = (run.died.reshape(chains.shape) < 0).all(axis=1)
+    is_stable = np.all(run.died.reshape(chains.shape) < 0, axis=1)
     measured = iter(_thermal_ratios(run, list(chains[is_stable]), most, threads))
-    return [next(measured) if stable else Estimate(math.nan, math.nan) for stable in is_stable.tolist()]
+    return [next(measured) if stable else Estimate(math.nan, math.nan) for stable in is_stable]
 
 
 def _thermal_ratios(

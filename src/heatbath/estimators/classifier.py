@@ -121,23 +121,32 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
             How often each example counts, (examples,).
         """
         continues = hasattr(self, "run_")
-        X, y, weights = self._checked(X, y, sample_weight, reset=not continues)
+        inputs, y, weights = self._checked(X, y, sample_weight, reset=not continues)
         check_classification_targets(y)
         self._check_partial()
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs all data at once: give partial_fit a dict of weights instead"
             )
-        if not continues:
-            if classes is None:
-                raise ValueError("the first call of partial_fit needs classes=, all that will ever occur")
-            self.classes_ = np.unique(np.asarray(classes))
-            if len(self.classes_) < 2:
-                raise ValueError(f"classes must be two or more, got {self.classes_}")
-        elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-            raise ValueError(f"classes must stay those of the first call, {self.classes_}; got {classes}")
+        if continues:
+            self._check_same_classes(classes)
+        else:
+            self._set_classes(classes)
         weights = weights * self._class_weights(y, self.classes_)
-        return self._learn(X, y, weights, continues, early_stopping=False, partial=True)
+        return self._learn(inputs, y, weights, continues, early_stopping=False, partial=True)
+
+    def _set_classes(self, classes: ArrayLike | None) -> None:
+        """Store the classes in the first call of `partial_fit`, which must name two or more."""
+        if classes is None:
+            raise ValueError("the first call of partial_fit needs classes=, all that will ever occur")
+        self.classes_ = np.unique(np.asarray(classes))
+        if len(self.classes_) < 2:
+            raise ValueError(f"classes must be two or more, got {self.classes_}")
+
+    def _check_same_classes(self, classes: ArrayLike | None) -> None:
+        """Refuse classes in a later call of `partial_fit` that aren't those of the first call."""
+        if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
+            raise ValueError(f"classes must stay those of the first call, {self.classes_}; got {classes}")
 
     def _class_weights(self, y: NDArray[Any], classes: NDArray[Any]) -> Floats:
         """Return the weight of every example by its class, (examples,).

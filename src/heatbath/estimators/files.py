@@ -61,27 +61,42 @@ def load(kind: type[Thermodynamic], path: str | os.PathLike[str]) -> Thermodynam
 
     run = Run(*file.unpack(path, packed, None))
     try:
-        text = json.loads(packed.attrs["estimator"])
-        if text["kind"] != kind.__name__:
-            raise ValueError(f"it is a {text['kind']}, and this is {kind.__name__}.load")
-        parameters = {field.name for field in fields(kind)}
-        if unknown := sorted(set(text["settings"]) - parameters):
-            raise ValueError(f"there is no parameter {', '.join(unknown)}")
-        estimator = kind(**{name: _value(name, value) for name, value in text["settings"].items()})
-        learned = {name: _value(name, text["learned"][name]) for name in LEARNED if name in text["learned"]}
-        _check(learned, run)
-        if bool(estimator.encode) != (run.problem.encoder is not None):
-            raise ValueError(f"encode is {estimator.encode!r}, and its run has another encoder")
+        estimator = _rebuild(kind, json.loads(packed.attrs["estimator"]), run)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} is not an estimator that can be read: {error}") from error
 
-    for name, value in learned.items():
-        setattr(estimator, name, value)
     estimator._store_run(run)
     estimator.n_features_in_ = run.problem.inputs
     if run.problem.encoder is not None:
         estimator.encoder_ = run.problem.encoder
         estimator.n_features_in_ = run.problem.encoder.n_features_in_
+    return estimator
+
+
+def _rebuild(kind: type[Thermodynamic], text: dict[str, Any], run: Run) -> Thermodynamic:
+    """Return an estimator with its parameters and fitted attributes, without its run.
+
+    Parameters
+    ----------
+    kind
+        Class that the estimator must have.
+    text
+        Its class, parameters and fitted attributes, as `save` wrote them.
+    run
+        The run in the same file, whose data they must fit.
+    """
+    if text["kind"] != kind.__name__:
+        raise ValueError(f"it is a {text['kind']}, and this is {kind.__name__}.load")
+    parameters = {field.name for field in fields(kind)}
+    if unknown := sorted(set(text["settings"]) - parameters):
+        raise ValueError(f"there is no parameter {', '.join(unknown)}")
+    estimator = kind(**{name: _value(name, value) for name, value in text["settings"].items()})
+    learned = {name: _value(name, text["learned"][name]) for name in LEARNED if name in text["learned"]}
+    _check(learned, run)
+    if bool(estimator.encode) != (run.problem.encoder is not None):
+        raise ValueError(f"encode is {estimator.encode!r}, and its run has another encoder")
+    for name, value in learned.items():
+        setattr(estimator, name, value)
     return estimator
 
 
