@@ -1,4 +1,4 @@
-"""What the classifier and the regressor share: parameters, training, averages over the samples."""
+"""Common base of the classifier and the regressor: parameters, training, averages over samples."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ WIDER = 1.5  # change of a standard deviation, as a factor, above which data are
 
 
 class OnlineHistory:
-    """What `partial_fit` stores about earlier calls, to detect that the data have changed.
+    """Record of earlier calls of `partial_fit`, which detects that the data have changed.
 
     Changes show in the losses of examples before they are learned, and in the frictions ξ of adaptive parts
     after a call: the noise of the gradients, and with it the friction, rises when data change at constant

@@ -32,7 +32,7 @@ FEWEST_TO_SPLIT = 4  # test examples: with fewer, the same ones choose the best 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """How good the predictions of a run are.
+    """Evaluation of a run's predictions.
 
     Attributes
     ----------

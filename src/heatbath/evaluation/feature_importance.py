@@ -37,7 +37,7 @@ BAND = 0.9  # share of the networks that a band holds
 
 @dataclass(frozen=True)
 class Importance:
-    """How much worse predictions become without the information in a column.
+    """Importance of a column: how much worse predictions become without its information.
 
     Attributes
     ----------

@@ -34,9 +34,9 @@ class Forecast:
     targets
         Names of the classes, or of the target columns.
     y
-        What happened: labels, counts or values, (examples, columns).
+        Observed labels, counts or values, (examples, columns).
     mean
-        What was predicted, (examples, outputs), as `Run.predict` gives it.
+        Predictions, (examples, outputs), as `Run.predict` returns them.
     low, high
         Ends of the 90 % intervals of values or counts, (examples, outputs); None where the distribution of
         new data isn't known.

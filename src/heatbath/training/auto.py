@@ -80,7 +80,7 @@ CHANGING = {"steps", "burn_in", "thin", "record", "records", "losses"}  # values
 
 @dataclass(frozen=True)
 class RestartRule:
-    """How often a run starts again at a smaller stepsize."""
+    """Limits on restarts of a run at a smaller stepsize."""
 
     most_stepsizes: int = 20  # stepsizes tried in all, including the ladder: down to 1/1000 of the largest
     most_hot: int = 2  # restarts of a run far hotter than its trials: after that it isn't the stepsize

@@ -21,7 +21,7 @@ FEWEST_CHAINS = 4  # of an estimator; R-hat of fewer says little
 
 @dataclass(frozen=True)
 class FitRule:
-    """How large a fit is where nothing is given."""
+    """Default size of a fit."""
 
     work: float = 6e11  # parameters x examples x chains x steps: about a minute on two cores
     chains: int = 8
@@ -38,7 +38,7 @@ class FitRule:
 
 @dataclass(frozen=True)
 class TrialRule:
-    """How large the short runs of a stepsize search are, beside the run itself."""
+    """Sizes of the short runs of a stepsize search."""
 
     largest: float = 0.4  # stepsize at the top of the ladder: no problem tried was right at a larger one
     rungs: int = 8  # stepsizes, down to a tenth of the largest
@@ -48,12 +48,12 @@ class TrialRule:
     share: float = 0.25  # of the work of the run that all trials of a ladder may have
     samples: int = 10  # of each chain, in the second half
     attempts: int = 4  # ladders at most
-    cooling_attempts: int = 2  # ladders where a look at the temperature is dear, or trials are few
+    cooling_attempts: int = 2  # ladders if measuring the temperature is expensive, or trials are few
 
 
 @dataclass(frozen=True)
 class TemperatureRule:
-    """How many samples a measurement of the temperature takes: each costs three full gradients."""
+    """Number of samples that measure a temperature, at three full gradients each."""
 
     share: float = 0.05  # of the work of a run
     fewest: int = 16  # samples that give an error worth having
@@ -65,7 +65,7 @@ class TemperatureRule:
 
 @dataclass(frozen=True)
 class LengthRule:
-    """How long a run with steps="auto" is."""
+    """Length of a run with steps="auto"."""
 
     rounds: int = 4  # each as long as all before it together
     steps: int = 20_000  # of all rounds, where no budget is given

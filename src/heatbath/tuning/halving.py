@@ -23,7 +23,7 @@ FACTOR = 2  # the steps of a candidate double from rung to rung, and half of the
 
 @dataclass(frozen=True)
 class RoundRule:
-    """How candidates are split into rounds: the first fills the ranges, the second is near its best."""
+    """Rules that split candidates into rounds: the first fills the ranges, the second is near its best."""
 
     fewest_for_two: int = 16  # candidates; half of fewer would not fill the ranges
     neighbours: int = 16  # one in this many of the first round is a centre of the second, but at least 2
@@ -32,7 +32,7 @@ class RoundRule:
 
 @dataclass(frozen=True)
 class FinalRule:
-    """How the best are run again, with other chains, to take out the luck of the winner."""
+    """Rules by which the best are run again with other chains, so that luck doesn't decide."""
 
     share: int = 20  # one candidate in this many, but at least 2 of each method
     chains: int = 5  # times as many chains as in the search
@@ -50,7 +50,7 @@ class Rung(NamedTuple):
 
 
 class CandidateTrainer(Protocol):
-    """What trains candidates and judges them; `SuccessiveHalving` decides which.
+    """Interface that trains and judges candidates; `SuccessiveHalving` decides which.
 
     Ctrl-C in any of these raises KeyboardInterrupt, which `SuccessiveHalving` passes on.
     """
@@ -80,7 +80,7 @@ class SuccessiveHalving:
     Parameters
     ----------
     trainer
-        What trains candidates and judges them.
+        Trains candidates and judges them.
     families
         The methods that are searched.
     steps
@@ -88,7 +88,7 @@ class SuccessiveHalving:
     by
         Score that ranks candidates.
     trials
-        What is known of every candidate, by its name; `run_round` and `run_finalists` write into it, so it's
+        Latest trial of every candidate, by name; `run_round` and `run_finalists` write into it, so it's
         up to date when Ctrl-C stops them.
     """
 
@@ -199,11 +199,11 @@ def propose_candidates(
     number
         The round, from 0: candidates of the first fill the ranges, later ones are near the best so far.
     counts
-        How many candidates of a method each round has.
+        Number of candidates of a method in each round.
     family
         The method and its ranges.
     trials
-        What is known of the candidates of the rounds before.
+        Latest trials of the candidates of earlier rounds, by name.
     by
         The score that tells which are the best.
     seed
@@ -238,7 +238,7 @@ def check_outcome(result: Trials, steps: int, stepsize: str = "h") -> None:
     steps
         Its steps, for the message.
     stepsize
-        What users call the stepsize, for the message.
+        The stepsize's name in the user's call, for the message.
     """
     if not result.finished or result.best:
         return

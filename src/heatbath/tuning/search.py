@@ -235,7 +235,7 @@ class ValidationSplit(NamedTuple):
     problem
         One data set for each chain; its test examples are those for validation.
     rows
-        Which training examples of the user's problem these are, (chains, examples).
+        Indices of these examples among the training examples of the user's problem, (chains, examples).
     """
 
     problem: Problem
@@ -425,7 +425,7 @@ class EnsembleTrainer:
     Parameters
     ----------
     search
-        What is searched, and with which settings.
+        The search, with its settings.
     progress
         Counts the steps of all chains.
     runs
@@ -461,7 +461,7 @@ class EnsembleTrainer:
     def train_again(self, candidates: Sequence[Candidate], attempt: int) -> list[Trial]:
         """Train finalists from a new start to the end, and return their scores.
 
-        Where no last comparison was planned, they replace finalists that diverged, with the same chains.
+        If no last comparison is planned, they replace finalists that diverged, with the same chains.
         """
         search, file = self.search, f"again-{attempt}.nc"
         if search.runs_finalists:
@@ -518,7 +518,7 @@ class EnsembleTrainer:
 
 
 class _RungSchedule(NamedTuple):
-    """What is sampled and recorded on a rung.
+    """Samples and records of a rung.
 
     Parameters
     ----------
