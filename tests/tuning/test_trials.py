@@ -71,6 +71,8 @@ def test_best_values_at_an_end_of_the_range_are_an_edge_and_others_are_not():
     assert at_the_end.wider["SGD"]["h"] == at_the_end.families[0].ranges["h"].beyond(1.0)
     inside = make_result([abs(i - 20.0) for i in range(40)])
     assert inside.edges == {}
+    best_inside = make_result([-1.0 if i == 20 else float(i) for i in range(40)])
+    assert best_inside.edges == {}  # though all other good ones are at the end
 
 
 def test_a_method_without_a_best_says_why():
