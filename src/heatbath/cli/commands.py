@@ -459,9 +459,9 @@ def _run_with_extensions(
     """
     from heatbath.runs.distributed.pools import chosen_pool
     from heatbath.runs.run import load
-    from heatbath.training.train import Manner, carry_out
+    from heatbath.training.train import Execution, carry_out
 
-    options: Manner = {
+    options: Execution = {
         "threads": execution.threads, "progress": display, "checkpoint": path, "every": execution.every
     }  # fmt: skip
 

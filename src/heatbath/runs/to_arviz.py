@@ -111,7 +111,7 @@ class NetworkSamples:
             A number that is added to the seed of these networks, so that every group has other draws.
         """
         y: NDArray[Any] = law.draw(self.seed + seed)
-        if isinstance(law, Mixture) and law.law.whole and y.max(initial=0) < 2**63:
+        if isinstance(law, Mixture) and law.law.is_discrete and y.max(initial=0) < 2**63:
             y = y.astype(np.int64)
         return self._labelled({"y": self._by_chain(*_without_single_column(y, dimension, "target"))})
 
