@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from functools import partial
 from inspect import Parameter, Signature
 from typing import Any
 
@@ -26,15 +27,16 @@ from heatbath.torch.optim.optimizer import Partitioned
 from heatbath.torch.optim.param_groups import NewGroup, ParamGroup, values_of
 from heatbath.torch.optim.posterior import check_posterior
 
+_keyword = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
 OPTIONS = [
-    Parameter("seed", Parameter.KEYWORD_ONLY, default=None, annotation="int | None"),
-    Parameter("fused", Parameter.KEYWORD_ONLY, default=None, annotation="bool | None"),
-    Parameter("maximize", Parameter.KEYWORD_ONLY, default=False, annotation="bool"),
-    Parameter("posterior", Parameter.KEYWORD_ONLY, default=None, annotation="LossPosterior | None"),
-    Parameter("foreach", Parameter.KEYWORD_ONLY, default=None, annotation="bool | None"),
-    Parameter("capturable", Parameter.KEYWORD_ONLY, default=False, annotation="bool"),
-    Parameter("differentiable", Parameter.KEYWORD_ONLY, default=False, annotation="bool"),
-    Parameter("chain", Parameter.KEYWORD_ONLY, default=0, annotation="int"),
+    _keyword("seed", default=None, annotation="int | None"),
+    _keyword("fused", default=None, annotation="bool | None"),
+    _keyword("maximize", default=False, annotation="bool"),
+    _keyword("posterior", default=None, annotation="LossPosterior | None"),
+    _keyword("foreach", default=None, annotation="bool | None"),
+    _keyword("capturable", default=False, annotation="bool"),
+    _keyword("differentiable", default=False, annotation="bool"),
+    _keyword("chain", default=0, annotation="int"),
 ]
 DEFAULTS: dict[str, dict[str, float]] = {"LOL": {"lr": 0.2, "gamma": 0.3, "tau": 1e-5}}
 """Defaults of presets where they differ from the library's. At the paper's friction, good for small hard
@@ -225,11 +227,9 @@ def preset_class(name: str) -> type[Partitioned]:
     arguments = [
         Parameter("model", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=MODEL),
         *coefficients,
-        Parameter("hidden", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
-        Parameter("output", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
-        Parameter(
-            "parts", Parameter.KEYWORD_ONLY, default="layers", annotation='Literal["layers", "blocks"]'
-        ),
+        _keyword("hidden", default=None, annotation=PART),
+        _keyword("output", default=None, annotation=PART),
+        _keyword("parts", default="layers", annotation='Literal["layers", "blocks"]'),
         *OPTIONS,
     ]
     return _make_class(name, _MethodByLayer, arguments, preset.__doc__, _preset=staticmethod(preset))
