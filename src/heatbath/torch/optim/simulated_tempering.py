@@ -41,7 +41,7 @@ def propose_and_accept(parts: list[StepPart], loss: Any) -> Move | None:
     for part in parts:
         ladder = tempering_ladder(part.group)
         if ladder is not None:
-            offset = next(stage.offset for stage in part.program.stages if stage.begins == TEMPER)
+            offset = next(stage.offset for stage in part.program.stages if stage.kind == TEMPER)
             losses = _losses_of_chains(loss, chain_count(part.group))
             step = part.group["step"] + offset
             is_due = step != 0 and step % ladder.every == 0

@@ -35,9 +35,9 @@ class StepPass(NamedTuple):
 
 
 class StepStage(NamedTuple):
-    """Passes in a row, and what begins them: a gradient, a tempering move before step n + offset, nothing."""
+    """Passes in a row, and the kind of their opening: GRADIENT, TEMPER before step n + offset, or nothing."""
 
-    begins: int
+    kind: int
     offset: int
     passes: tuple[StepPass, ...]
 
@@ -77,12 +77,12 @@ class StepProgram:
     @cached_property
     def gradients(self) -> int:
         """Number of gradients in a step."""
-        return sum(stage.begins == GRADIENT for stage in self.stages)
+        return sum(stage.kind == GRADIENT for stage in self.stages)
 
     @cached_property
     def is_tempered(self) -> bool:
         """True if a step may move to another rung of a temperature ladder."""
-        return any(stage.begins == TEMPER for stage in self.stages)
+        return any(stage.kind == TEMPER for stage in self.stages)
 
     @cached_property
     def has_friction_per_tensor(self) -> bool:
