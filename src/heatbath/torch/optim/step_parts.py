@@ -154,20 +154,20 @@ class StepParts:
             if group["schedules"]:
                 param_groups.apply_schedules(group)
             first_group = param_groups.group_of_chain(group, 0)
-            known = self.program_of(index, 0, first_group)
-            if not len(known.program.encoded):
+            group_program = self.program_of(index, 0, first_group)
+            if not len(group_program.program.encoded):
                 continue
-            units = self._units(index, groups, first_group, known, first_elements[index], states)
-            chains = [ChainOfPart(group["chain"], first_group, known.values.current, units)]
+            units = self._units(index, groups, first_group, group_program, first_elements[index], states)
+            chains = [ChainOfPart(group["chain"], first_group, group_program.values.current, units)]
             if group["chains"]:
-                chains += self._further_chains(index, group, known, units)
+                chains += self._further_chains(index, group, group_program, units)
                 units = [unit for chain in chains for unit in chain.units]
             compiled = _is_compiled(group, chains[0].units)
-            parts.append(StepPart(index, group, known.program, chains, units, compiled))
+            parts.append(StepPart(index, group, group_program.program, chains, units, compiled))
         return parts
 
     def _further_chains(
-        self, index: int, group: ParamGroup, known: GroupProgram, units: list[StepTensors]
+        self, index: int, group: ParamGroup, group_program: GroupProgram, units: list[StepTensors]
     ) -> list[ChainOfPart]:
         """Return the chains of a part after the first one.
 
@@ -177,7 +177,7 @@ class StepParts:
             Position of the group.
         group : ParamGroup
             The group with the values of all chains.
-        known : GroupProgram
+        group_program : GroupProgram
             The program and the coefficients of the first chain.
         units : list of StepTensors
             The tensors of the first chain.
@@ -186,10 +186,12 @@ class StepParts:
         for k in range(1, param_groups.chain_count(group)):
             group_of_chain = param_groups.group_of_chain(group, k)
             if "noise" in group:  # each chain has its own, and coefficients that depend on it
-                known = self.program_of(index, k, group_of_chain)
-            units_of_chain = [_unit_of_chain(unit, group_of_chain, known.coefficients, k) for unit in units]
+                group_program = self.program_of(index, k, group_of_chain)
+            units_of_chain = [
+                _unit_of_chain(unit, group_of_chain, group_program.coefficients, k) for unit in units
+            ]
             number = group["chain"] + k
-            chains.append(ChainOfPart(number, group_of_chain, known.values.current, units_of_chain))
+            chains.append(ChainOfPart(number, group_of_chain, group_program.values.current, units_of_chain))
         return chains
 
     def program_of(self, index: int, chain: int, group: ParamGroup) -> GroupProgram:
@@ -208,36 +210,35 @@ class StepParts:
             If a value was set that a step cannot use.
         """
         values = param_groups.read_values(group)
-        known = self.programs.get((index, chain))
-        if known is not None and known.values == values:
-            return known
-        if known is not None and known.values[:2] != values[:2]:
-            known = None  # its method or a choice, such as the word, has changed: another program
+        cached = self.programs.get((index, chain))
+        if cached is not None and cached.values == values:
+            return cached
+        if cached is not None and cached.values[:2] != values[:2]:
+            cached = None  # its method or a choice, such as the word, has changed: another program
 
         previous, current = values.previous, values.current
-        if known is not None and known.values.current[1:] == current[1:] == previous[1:]:
+        if cached is not None and cached.values.current[1:] == current[1:] == previous[1:]:
             real("lr", current[0], NON_NEGATIVE)  # nothing but the stepsize has changed
-            program = known.program
+            program = cached.program
         else:
             param_groups.check_group(group)
             method = param_groups.build_method(group)  # also checks the coefficients
-            program = step_program(method) if known is None else known.program
+            program = step_program(method) if cached is None else cached.program
 
         coefficients = program.coefficients(
             values.by_name(previous), values.by_name(current), values.maximize
         )
-        known = GroupProgram(values, program, coefficients)
-        self.programs[index, chain] = known
+        self.programs[index, chain] = GroupProgram(values, program, coefficients)
         if (index, chain) not in self._warned and stability.warn_if_unstable(group, program.method):
             self._warned.add((index, chain))
-        return known
+        return self.programs[index, chain]
 
     def _units(
         self,
         index: int,
         groups: Sequence[ParamGroup],
         group: ParamGroup,
-        known: GroupProgram,
+        group_program: GroupProgram,
         first_elements: list[int],
         states: States,
     ) -> list[StepTensors]:
@@ -251,7 +252,7 @@ class StepParts:
             The groups of the optimiser.
         group : ParamGroup
             The group at `index` as its first chain sees it.
-        known : GroupProgram
+        group_program : GroupProgram
             Its program and coefficients.
         first_elements : list of int
             Positions of its parameters in the numbering of the noise.
@@ -264,8 +265,8 @@ class StepParts:
             One unit for each ξ: a tensor each with a friction per tensor, otherwise all tensors in one.
         """
         root_tau = param_groups.root_of_temperature(group)
-        per_tensor = known.program.has_friction_per_tensor
-        keeps_second = known.program.method.keeps_second
+        per_tensor = group_program.program.has_friction_per_tensor
+        keeps_second = group_program.program.method.keeps_second
         units: list[StepTensors] = []
         for i, parameter in enumerate(self.members(groups, index)):
             shard = self._shards[index][i]
@@ -279,8 +280,8 @@ class StepParts:
 
             if not units or per_tensor:
                 unit = StepTensors(
-                    known.program,
-                    known.coefficients,
+                    group_program.program,
+                    group_program.coefficients,
                     group["xi"][i] if per_tensor else group.get("xi", 0.0),
                     root_tau,
                     group["seed"],
