@@ -219,17 +219,8 @@ class Chains(nn.Module):
     def _call_at_once(self, tensors: dict[str, Tensor], arguments: Arguments) -> object:
         """Call all chains in one pass, by `torch.func.vmap` over their first axis.
 
-        Parameters
-        ----------
-        tensors : dict of str to Tensor
-            Stacked parameters and buffers, (chains, ...), by their names in the module of one chain.
-        arguments : Arguments
-            Arguments of the call.
-
-        Returns
-        -------
-        object
-            What the module returns, with the chain as the first axis of its tensors.
+        `tensors` are the stacked parameters and buffers by their names in the module of one chain. In the
+        result, which is that of the module, the chain is the first axis of each tensor.
         """
         inputs, keywords, each = arguments
         axes = (None, None)
@@ -241,20 +232,10 @@ class Chains(nn.Module):
         return call_chains(tensors, inputs, keywords)
 
     def _call_one_by_one(self, tensors: dict[str, Tensor], arguments: Arguments) -> object:
-        """Call the chains one after the other, and stack their outputs.
+        """Call the chains one after the other, and stack their outputs along a first axis.
 
-        Parameters
-        ----------
-        tensors : dict of str to Tensor
-            Stacked parameters and buffers, (chains, ...), by their names in the module of one chain.
-        arguments : Arguments
-            Arguments of the call.
-
-        Returns
-        -------
-        object
-            What the module returns, with the chain as the first axis of its tensors. What is not a tensor is
-            the first chain's.
+        `tensors` are the stacked parameters and buffers by their names in the module of one chain. Outputs
+        that are not tensors are those of the first chain.
         """
         outputs = []
         for k in range(self.count):
@@ -437,11 +418,9 @@ def _fresh_copies(model: nn.Module, count: int) -> list[nn.Module]:
     copies = [deepcopy(model) for _ in range(count)]
     for copied in copies:
         _initialise(copied)
-    with torch.no_grad():
-        for copied in copies:
-            for parameter, original in zip(copied.parameters(), model.parameters(), strict=True):
-                if not original.requires_grad:
-                    parameter.copy_(original)
+        for parameter, original in zip(copied.parameters(), model.parameters(), strict=True):
+            if not original.requires_grad:
+                parameter.detach().copy_(original)
     return copies
 
 

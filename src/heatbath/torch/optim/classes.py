@@ -29,14 +29,9 @@ from heatbath.torch.optim.posterior import check_posterior
 
 _keyword = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
 OPTIONS = [
-    _keyword("seed", default=None, annotation="int | None"),
-    _keyword("fused", default=None, annotation="bool | None"),
-    _keyword("maximize", default=False, annotation="bool"),
-    _keyword("posterior", default=None, annotation="LossPosterior | None"),
-    _keyword("foreach", default=None, annotation="bool | None"),
-    _keyword("capturable", default=False, annotation="bool"),
-    _keyword("differentiable", default=False, annotation="bool"),
-    _keyword("chain", default=0, annotation="int"),
+    option
+    for option in inspect.signature(Partitioned.__init__).parameters.values()
+    if option.kind is Parameter.KEYWORD_ONLY
 ]
 DEFAULTS: dict[str, dict[str, float]] = {"LOL": {"lr": 0.2, "gamma": 0.3, "tau": 1e-5}}
 """Defaults of presets where they differ from the library's. At the paper's friction, good for small hard

@@ -23,13 +23,16 @@ from heatbath.torch.optim.step_program import StepProgram, Table
 
 TENSOR_TYPES = {Tensor, torch.nn.Parameter}  # whose numbers lie at `data_ptr`; others may wrap tensors
 PIECES_FOR_THREADS = 8  # with up to this many pieces a second thread does not pay
-EXAMPLES = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
 KEPT_CODES = 64  # of words that change from step to step; with more, all are forgotten
 ONE_THREAD = 0, 1  # no region of torch's threads, and one thread
 NO_PIECES = 0, 0  # first piece and stop of a call that does what follows a pass, and nothing else
 
 CodeKey = tuple[int, tuple[StepProgram, ...], tuple[int, ...]]  # stage, programs, program of each unit
 Empty = NDArray[np.floating[Any]]  # an empty array of the tensors' type, by which code is compiled for it
+EXAMPLES: dict[torch.dtype, Empty] = {
+    torch.float32: np.empty(0, np.float32),
+    torch.float64: np.empty(0, np.float64),
+}
 
 
 def can_be_compiled(tensors: list[Tensor], theta: list[Tensor], dtype: torch.dtype) -> bool:
@@ -53,7 +56,7 @@ class StageCode(NamedTuple):
     """The operations of several programs in one array, and which of them each pass applies to each unit."""
 
     segments: NDArray[np.int64]  # (passes, units, 3): first operation, stop, and the end of those on ξ
-    operations: NDArray[np.int64]  # (operations, 3): kind, use of the noise, step it belongs to
+    operations: NDArray[np.int64]  # (operations, 3): kind, stream and slot of the noise, step it belongs to
 
 
 class KernelArguments(NamedTuple):
@@ -213,7 +216,7 @@ def draw_normals_on_cpu(
     like: Sequence[Tensor],
     seed: int,
     step: int,
-    use: int,
+    stream_slot: int,
     first: Sequence[int],
     chain: int,
     shards: Sequence[Shard | None],
@@ -226,8 +229,8 @@ def draw_normals_on_cpu(
     ----------
     like : sequence of Tensor
         CPU tensors (of one chain) with the shapes that are needed.
-    seed, step, use, chain : int
-        Address of the noise: seed, number of the step, its use within a step, number of the chain.
+    seed, step, stream_slot, chain : int
+        Address of the noise: seed, number of the step, its stream and slot in a step, number of the chain.
     first : sequence of int
         Positions of the tensors' first elements in the numbering of the noise.
     shards : sequence of Shard or None
@@ -253,7 +256,7 @@ def draw_normals_on_cpu(
         if not len(pieces):
             continue
 
-        operations = np.array([(DESCEND, use, 0)], np.int64)
+        operations = np.array([(DESCEND, stream_slot, 0)], np.int64)
         work = Work(pieces, ONE_PASS, operations, NOISE_ONLY, np.ones(1, np.int64))
         states, sums = np.array([(-1.0, 0.0, 1.0)]), np.empty(len(pieces))
         arguments = KernelArguments(np.array(rows, np.int64), work, sums, states, np.uint64(seed))
@@ -344,8 +347,6 @@ def _without_elements(units: list[StepTensors], arguments: KernelArguments) -> K
 
 def _is_partial(shards: list[Shard | None]) -> NDArray[np.int64]:
     """Return for each row of tensors 1 if other processes have further elements of the tensor, else 0."""
-    is_partial: list[bool] = []
-    for shard in shards:
-        row_count = 1 if shard is None else len(shard.runs)
-        is_partial += [shard is not None and bool(shard.groups)] * row_count
-    return np.array(is_partial, np.int64)
+    is_partial = [shard is not None and bool(shard.groups) for shard in shards]
+    row_counts = [1 if shard is None else len(shard.runs) for shard in shards]
+    return np.repeat(np.array(is_partial, np.int64), row_counts)

@@ -7,7 +7,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -20,19 +20,10 @@ from heatbath.diagnostics.statistics import Estimate
 from heatbath.engine.program import GRADIENT, TEMPER
 from heatbath.methods import Method, coefficients, find_method
 from heatbath.methods.schedules import Value
-from heatbath.torch.optim import (
-    layers,
-    param_groups,
-    seeds,
-    sharding,
-    simulated_tempering,
-    stability,
-    torch_step,
-)
-from heatbath.torch.optim import (
-    posterior as posteriors,
-)
+from heatbath.torch.optim import param_groups, seeds, sharding, simulated_tempering, stability, torch_step
+from heatbath.torch.optim import posterior as posteriors
 from heatbath.torch.optim.chains import with_chains_of_parameters, with_stacked_parameters
+from heatbath.torch.optim.layers import CallOrder
 from heatbath.torch.optim.options import check_has_method, check_options
 from heatbath.torch.optim.param_groups import NewGroup, ParamGroup
 from heatbath.torch.optim.posterior import LossPosterior
@@ -105,7 +96,7 @@ class Partitioned(Optimizer):
     param_groups: list[ParamGroup]  # type: ignore[assignment]  # torch has dicts of anything
 
     _seeds_compared = False  # whether the seeds are known to be those of the same parameters in all processes
-    _call_order: layers.CallOrder | None = None  # of a module whose last layer was taken for the output layer
+    _call_order: CallOrder | None = None  # of a module whose last layer was taken for the output layer
     _wrapper: WrapperShards | None = None  # where a wrapper has divided the parameters over processes
     _draw_normals = staticmethod(torch_step.draw_normals)
 
@@ -218,7 +209,7 @@ class Partitioned(Optimizer):
         first = self.param_groups[0] if self.param_groups else None
         noise = {key: value for key, value in (first or {}).items() if key in NOISE_KEYS}
         new_group = new_group | plain | {"step": steps} | noise
-        simulated_tempering.check_same_ladder([*self.param_groups, new_group])
+        simulated_tempering.check_same_ladder([*self.param_groups, cast(ParamGroup, new_group)])
         if first is not None and new_group.get("chains") != first["chains"]:
             raise ValueError(
                 "all groups must have the same number of chains: the first has "

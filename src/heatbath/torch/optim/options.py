@@ -36,8 +36,11 @@ def check_options(options: PlainValues) -> None:
     """
     whole("seed", options["seed"], low=0, high=2**64)
     whole("chain", options["chain"], low=0, high=2**32 - (options["chains"] or 1))
-    if not isinstance(options["foreach"], bool | None):
-        raise TypeError(f"foreach must be True, False or None, got {shown(options['foreach'])}")
+    for name in ("fused", "foreach"):
+        if not isinstance(options[name], bool | None):
+            raise TypeError(f"{name} must be True, False or None, got {shown(options[name])}")
+    if not isinstance(options["maximize"], bool):
+        raise TypeError(f"maximize must be True or False, got {shown(options['maximize'])}")
     if options["fused"] and options["foreach"]:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together: leave foreach out")
     if options["capturable"]:
@@ -46,7 +49,3 @@ def check_options(options: PlainValues) -> None:
         )
     if options["differentiable"]:
         raise ValueError("differentiable=True is not supported: steps change parameters in place")
-    if not isinstance(options["fused"], bool | None):
-        raise TypeError(f"fused must be True, False or None, got {shown(options['fused'])}")
-    if not isinstance(options["maximize"], bool):
-        raise TypeError(f"maximize must be True or False, got {shown(options['maximize'])}")

@@ -288,7 +288,7 @@ def read_values(group: ParamGroup) -> GroupValues:
     """
     values = cast(PlainValues, group)
     try:
-        kind = find_method(values["method"])
+        kind: Any = find_method(values["method"])  # hashable, which mypy does not see in a dataclass
         names_of_numbers, names_of_choices = _names_of_values(kind)
         h = float(values["lr"]) or STANDSTILL
         unit = (math.sqrt(values["noise"]),) if "noise" in values else ()

@@ -125,7 +125,7 @@ def compare(groups: Sequence[ParamGroup], members: list[list[Tensor]]) -> None:
             raise RuntimeError(_describe_conflict(f"process {rank}, with the same seed={seed}"))
 
 
-def _shared_store() -> dist.Store | None:
+def _shared_store() -> Any:
     """Return the store that all processes can read and write; None without one, or with one process."""
     if process_count() == 1:
         return None

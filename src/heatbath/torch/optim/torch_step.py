@@ -35,7 +35,7 @@ def draw_normals(
     like: list[Tensor],
     seed: int,
     step: int,
-    use: int,
+    stream_slot: int,
     first: list[int],
     chain: int = 0,
     shards: Sequence[Shard | None] | None = None,
@@ -46,8 +46,8 @@ def draw_normals(
     ----------
     like : list of Tensor
         Tensors (of one chain) with the shapes and devices that are needed.
-    seed, step, use, chain : int
-        Address of the noise: seed, number of the step, its use within a step, number of the chain.
+    seed, step, stream_slot, chain : int
+        Address of the noise: seed, number of the step, its stream and slot in a step, number of the chain.
     first : list of int
         Positions of the tensors' first elements in the numbering of the noise.
     shards : sequence of Shard or None, optional
@@ -62,10 +62,10 @@ def draw_normals(
     on_cpu = [i for i, tensor in enumerate(like) if tensor.is_cpu]
     tensors, positions = [like[i] for i in on_cpu], [first[i] for i in on_cpu]
     shards_on_cpu = [shards[i] for i in on_cpu]
-    drawn_on_cpu = draw_normals_on_cpu(tensors, seed, step, use, positions, chain, shards_on_cpu)
+    drawn_on_cpu = draw_normals_on_cpu(tensors, seed, step, stream_slot, positions, chain, shards_on_cpu)
     numbers = dict(zip(on_cpu, drawn_on_cpu, strict=True))
 
-    base = base_of_keys(seed, use, chain)
+    base = base_of_keys(seed, stream_slot, chain)
     for i, tensor in enumerate(like):
         if i not in numbers:
             numbers[i] = draw_by_chunks(tensor, base, step, first[i], shards[i])
@@ -73,9 +73,9 @@ def draw_normals(
 
 
 @lru_cache(maxsize=256)
-def base_of_keys(seed: int, use: int, chain: int) -> int:
+def base_of_keys(seed: int, stream_slot: int, chain: int) -> int:
     """Return the 64 bits in which the keys of one use of the noise in one chain differ from others."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {use} {chain}".encode()).digest()[:8], "little")
+    return int.from_bytes(hashlib.sha256(f"{seed} {stream_slot} {chain}".encode()).digest()[:8], "little")
 
 
 def generator_key(base: int, step: int, element: int) -> int:
@@ -166,39 +166,48 @@ def run_pass(step_pass: StepPass, unit: StepTensors, draw: DrawNormals) -> None:
     All of its tensors have the same row of the table and the same step (see `StepTensors.split_by_row`).
     """
     for operation in range(step_pass.first, step_pass.stop):
-        kind, use, offset = unit.program.encoded[operation].tolist()
+        kind, stream_slot, offset = unit.program.encoded[operation].tolist()
         c = unit.table[unit.rows[0], operation].tolist()
         if kind == READ:  # at the end of the pass, over all tensors
             continue
-        amplitude = _noise_amplitude(kind, c, unit) if use >= 0 else 0.0
-        R = _draw_for(unit, unit.steps[0] + offset, use, draw) if amplitude != 0 else []
+        amplitude = _noise_amplitude(kind, c, unit) if stream_slot >= 0 else 0.0
+        R = _draw_for(unit, unit.steps[0] + offset, stream_slot, draw) if amplitude != 0 else []
         _act(kind, c, unit, R, amplitude)
 
 
-def _draw_for(unit: StepTensors, step: int, use: int, draw: DrawNormals) -> list[Tensor]:
+def _draw_for(unit: StepTensors, step: int, stream_slot: int, draw: DrawNormals) -> list[Tensor]:
     """Draw normal numbers for the tensors of a unit, for shards those of their positions in the whole."""
-    address = unit.p, unit.seed, step, use, unit.first_elements, unit.chain_number
+    address = unit.p, unit.seed, step, stream_slot, unit.first_elements, unit.chain_number
     return draw(*address, unit.shards) if unit.sharded else draw(*address)
 
 
 def _update_friction(unit: StepTensors, operation: int, draw: DrawNormals) -> None:
     """Apply an operation to the ξ of a unit, in place.
 
-    It is ξ += c₀ (p·p - Nτ), or c₀ (p·p/N - τ); or ξ = c₀ ξ + c₁ √τ R. A negative number in place of τ or √τ
-    stands for that of the ladder. The coefficients c are those of the tensor that was stepped most often.
+    THERMOSTAT is ξ += c₀ (p·p - Nτ), divided by N if c₂ > 0, with τ = c₁; FLUCTUATE is ξ = c₀ ξ + c₁ c₂ R. A
+    temperature or its root below 0 stands for that of the ladder.
+
+    Parameters
+    ----------
+    unit : StepTensors
+        The tensors that share ξ; the coefficients c are those of the tensor that was stepped most often.
+    operation : int
+        Position of the operation in the program.
+    draw : callable
+        Draws R, as `draw_normals`.
     """
-    kind, use, offset = unit.program.encoded[operation].tolist()
+    kind, stream_slot, offset = unit.program.encoded[operation].tolist()
     c = unit.table[max(unit.rows), operation].tolist()
     if kind == THERMOSTAT:
         tau = c[1] if c[1] >= 0 else unit.root_tau**2
         weight = 1.0 / unit.size if c[2] > 0 else 1.0
         unit.xi += c[0] * weight * (unit.kinetic - unit.size * tau)
-    else:
-        scalar = [torch.zeros(1, dtype=torch.float64)]
-        (R,) = draw(
-            scalar, unit.seed, unit.steps[0] + offset, use, unit.first_elements[:1], unit.chain_number
-        )
-        unit.xi = c[0] * unit.xi + c[1] * (c[2] if c[2] >= 0 else unit.root_tau) * float(R)
+        return
+
+    scalar, step = [torch.zeros(1, dtype=torch.float64)], unit.steps[0] + offset
+    (R,) = draw(scalar, unit.seed, step, stream_slot, unit.first_elements[:1], unit.chain_number)
+    root_tau = c[2] if c[2] >= 0 else unit.root_tau
+    unit.xi = c[0] * unit.xi + c[1] * root_tau * float(R)
 
 
 def _noise_amplitude(kind: int, c: list[float], unit: StepTensors) -> float:
