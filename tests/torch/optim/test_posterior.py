@@ -18,9 +18,20 @@ from heatbath.models.likelihood import SCALE, SHAPE, law_of_variance
 from heatbath.torch.optim import posterior as posteriors
 from heatbath.torch.optim import step_program
 
-RNG = np.random.default_rng(0)
-X = torch.as_tensor(RNG.standard_normal((20, 3)))
-Y = torch.as_tensor(RNG.standard_normal((20, 2)) * 0.5 + X.numpy()[:, :2])
+N = 10  # examples of the linear model
+
+
+def draw_examples():
+    """Return inputs and targets of a network's examples, then those of a linear model with a bias."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((20, 3))
+    y = rng.standard_normal((20, 2)) * 0.5 + x[:, :2]
+    a = np.column_stack([rng.standard_normal((N, 2)), np.ones(N)])
+    b = a @ rng.standard_normal((3, 2)) + 0.5 * rng.standard_normal((N, 2))
+    return torch.as_tensor(x), torch.as_tensor(y), a, b
+
+
+X, Y, A, B = draw_examples()
 W = torch.ones(20, dtype=torch.float64)
 TARGETS = pytest.mark.parametrize("targets", [1, 2])
 TEMPERATURES = pytest.mark.parametrize("temperature", [1.0, 0.3])
@@ -89,12 +100,11 @@ def losses(outputs, y, labels, counts):
 def test_the_energy_over_the_temperature_is_that_of_the_posterior(name, reduction):
     """(loss + λ|θ|²/2)/τ = (-log likelihood + |θ|²/(2ς²))/T, for torch's own losses."""
     y, labels, counts = Y, torch.arange(20) % 2, torch.arange(20)[:, None] % torch.tensor([3, 4])
-    one, two = (
-        losses(torch.as_tensor(RNG.standard_normal((20, 2))), y, labels, counts.double())[name]
-        for _ in range(2)
-    )
+    outputs = torch.as_tensor(np.random.default_rng(1).standard_normal((2, 20, 2)))
+    one, two = (losses(rows, y, labels, counts.double())[name] for rows in outputs)
     tau, decay = coefficients(name, {"reduction": reduction, **one[2]}, 2.0, 0.5, n=20)
     difference = float(one[0](reduction) - two[0](reduction)) / tau
+    assert difference != 0
     assert difference == pytest.approx((one[1] - two[1]) / 0.5, rel=1e-10)
     assert decay / tau == pytest.approx(1 / (2.0**2 * 0.5), rel=1e-12)
 
@@ -267,10 +277,6 @@ def test_a_scheduler_changes_the_stepsize_between_draws():
 
 
 # The law
-
-N = 10
-A = np.column_stack([RNG.standard_normal((N, 2)), np.ones(N)])
-B = A @ RNG.standard_normal((3, 2)) + 0.5 * RNG.standard_normal((N, 2))
 
 
 def exact(targets, posterior, w):
