@@ -15,14 +15,14 @@ import heatbath.torch as ht
 from heatbath.torch.optim.seeds import counted_anew
 
 
-def moved(optimizer, parameter):
+def step_once(optimizer, parameter):
     """What the noise of a step has done to a parameter at 0."""
     parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     return parameter.detach().clone()
 
 
-def langevin(**options):
+def build_langevin(**options):
     parameter = nn.Parameter(torch.zeros(1000))
     return ht.Langevin([parameter], 0.1, 1.0, 1.0, **options), parameter
 
@@ -30,15 +30,15 @@ def langevin(**options):
 @pytest.mark.parametrize("fused", [True, False])
 def test_two_optimisers_of_equal_shapes_have_noise_of_their_own(fused):
     """As the two of a GAN. The control: with one seed they are the same."""
-    one, two = (moved(*langevin(fused=fused)) for _ in range(2))
+    one, two = (step_once(*build_langevin(fused=fused)) for _ in range(2))
     assert abs(torch.corrcoef(torch.stack([one, two]))[0, 1]) < 4.5 / 1000**0.5
-    one, two = (moved(*langevin(fused=fused, seed=0)) for _ in range(2))
+    one, two = (step_once(*build_langevin(fused=fused, seed=0)) for _ in range(2))
     assert torch.equal(one, two)
 
 
 def seeds_of(start, count):
     torch.manual_seed(start)
-    return [langevin()[0].param_groups[0]["seed"] for _ in range(count)]
+    return [build_langevin()[0].param_groups[0]["seed"] for _ in range(count)]
 
 
 def test_a_seed_is_made_of_torch_s_and_a_count_and_nothing_is_drawn():
@@ -58,14 +58,14 @@ def test_a_seed_is_made_of_torch_s_and_a_count_and_nothing_is_drawn():
 
 
 def test_a_made_seed_is_in_the_state_and_groups_to_come_have_it():
-    optimizer, parameter = langevin()
-    moved(optimizer, parameter)
-    resumed, copied = langevin()
+    optimizer, parameter = build_langevin()
+    step_once(optimizer, parameter)
+    resumed, copied = build_langevin()
     copied.data = parameter.detach().clone()
     resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     for one in (optimizer, resumed):
         one.add_param_group({"params": [nn.Parameter(torch.zeros(4))]})
-    assert torch.equal(moved(resumed, copied), moved(optimizer, parameter))
+    assert torch.equal(step_once(resumed, copied), step_once(optimizer, parameter))
     seeds = {group["seed"] for one in (optimizer, resumed) for group in one.param_groups}
     assert len(seeds) == 1
     resumed.add_param_group({"params": [nn.Parameter(torch.zeros(4))], "seed": 7})

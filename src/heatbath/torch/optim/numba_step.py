@@ -182,7 +182,8 @@ def _run_complete(example: Empty, arguments: KernelArguments) -> None:
     """Run all passes of a stage on tensors that are whole in this process, in place.
 
     That is one call on torch's own threads, with which others would compete. Where these are not available,
-    it is two calls for each pass: pieces are spread over our own threads, then ξ is stepped once.
+    it is two calls for each pass: pieces are spread over our own threads, then ξ is stepped once. The calls
+    name a region and its threads, pieces, passes, and whether ξ is stepped after a pass.
 
     Parameters
     ----------
@@ -279,7 +280,7 @@ def _tensor_rows(units: list[StepTensors]) -> tuple[list[tuple[int, ...]], list[
     """
     rows: list[tuple[int, ...]] = []
     spans = []
-    for u, unit in enumerate(units):
+    for position, unit in enumerate(units):
         for i, theta in enumerate(unit.theta):
             p, gradient = unit.p[i].data_ptr(), unit.gradients[i].data_ptr()
             second = unit.second[i].data_ptr() if unit.second else 0
@@ -287,9 +288,10 @@ def _tensor_rows(units: list[StepTensors]) -> tuple[list[tuple[int, ...]], list[
             runs = [(unit.chain * size, 0, size)] if shard is None else shard.runs
             for in_block, in_whole, length in runs:
                 shift = in_block * theta.element_size()
-                addresses = theta.data_ptr() + shift, p + shift, gradient + shift, second and second + shift
+                second_address = second + shift if second else 0
+                addresses = theta.data_ptr() + shift, p + shift, gradient + shift, second_address
                 first = unit.first_elements[i] + in_whole
-                rows.append((*addresses, first, u, unit.rows[i], unit.steps[i], unit.chain_number))
+                rows.append((*addresses, first, position, unit.rows[i], unit.steps[i], unit.chain_number))
                 spans.append((first, length))
     return rows, spans
 
@@ -298,7 +300,8 @@ def _run_sharded(units: list[StepTensors], example: Empty, arguments: KernelArgu
     """Run all passes of a stage on tensors of which some are sharded over processes, in place.
 
     After each pass p·p is added up over the processes, once for all units. Then the operations on ξ, which
-    follow the pass, are run with one empty tensor for each unit.
+    follow the pass, are run with one empty tensor for each unit. The calls of compiled code name a region and
+    its threads, pieces, passes, and whether ξ is stepped after a pass.
 
     Parameters
     ----------

@@ -338,9 +338,11 @@ class Partitioned(Optimizer):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
-        """Make a step with the gradients at hand, or with those that the closure computes.
+        """Make a step with the present gradients, or with those that the closure computes.
 
-        In a compiled function it runs as it is, outside of the compiled regions.
+        Schedules, ξ, the number of steps and the means of `temperature` follow. If a closure raises in the
+        middle of a step, everything is restored. In a compiled function the step runs outside of the compiled
+        regions.
 
         Parameters
         ----------
@@ -351,6 +353,13 @@ class Partitioned(Optimizer):
         -------
         object
             What the closure returned, None without a closure.
+
+        Raises
+        ------
+        RuntimeError
+            If the method needs a closure and there is none, or if tensors cannot be stepped.
+        ValueError, TypeError
+            If a group has a value that a step cannot use.
         """
         loss, undo = None, None
         if closure is not None:

@@ -367,6 +367,9 @@ def draw_variance(
 ) -> list[float]:
     """Draw the variance of the data from its law given all residuals; the group is not changed.
 
+    It is (scale + factor Σr²)/g with g ~ Gamma(shape), where scale, factor and shape are those of the group's
+    `NoiseLaw` and r are the residuals. The step of the group is the address of the random numbers.
+
     Parameters
     ----------
     group : ParamGroup

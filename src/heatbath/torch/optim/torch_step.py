@@ -263,17 +263,21 @@ def _act(kind: int, c: list[float], unit: StepTensors, R: list[Tensor], amplitud
 
 
 def _act_adam(unit: StepTensors, c: list[float]) -> None:
-    """Make a step of Adam, in place, on θ, the first moments p and the second moments of a unit.
+    """Make a step of Adam on a unit, in place: on θ, the first moments p and the second moments s.
 
-    The coefficients c are (rate, β₁, β₂, ε, decoupled decay, the β₂ by which the bias is corrected).
+    At a tensor's n-th step it is θ += rate p/(1 - β₁ⁿ) / (√(s/(1 - bⁿ)) + ε) - decay θ, with the coefficients
+    c = (rate, β₁, β₂, ε, decay, b). The rate is negative for descending.
     """
     rate, beta1, beta2, eps, decay, beta2_of_bias = c
     count = unit.steps[0] + 1
     unbias1, unbias2 = 1 - beta1**count, 1 - beta2_of_bias**count
+
+    # p = β₁ p + (1 - β₁) g, and s = β₂ s + (1 - β₂) g²
     torch._foreach_mul_(unit.p, beta1)
     torch._foreach_add_(unit.p, unit.gradients, alpha=1 - beta1)
     torch._foreach_mul_(unit.second, beta2)
     torch._foreach_addcmul_(unit.second, unit.gradients, unit.gradients, value=1 - beta2)
+
     root = torch._foreach_sqrt(torch._foreach_div(unit.second, unbias2))
     torch._foreach_add_(root, eps)
     if decay != 0:
