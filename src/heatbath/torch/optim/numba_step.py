@@ -29,10 +29,7 @@ NO_PIECES = 0, 0  # first piece and stop of a call that does what follows a pass
 
 CodeKey = tuple[int, tuple[StepProgram, ...], tuple[int, ...]]  # stage, programs, program of each unit
 Empty = NDArray[np.floating[Any]]  # an empty array of the tensors' type, by which code is compiled for it
-EXAMPLES: dict[torch.dtype, Empty] = {
-    torch.float32: np.empty(0, np.float32),
-    torch.float64: np.empty(0, np.float64),
-}
+EXAMPLES: dict[torch.dtype, Empty] = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0)}
 
 
 def can_be_compiled(tensors: list[Tensor], theta: list[Tensor], dtype: torch.dtype) -> bool:

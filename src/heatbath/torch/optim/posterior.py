@@ -50,18 +50,9 @@ from heatbath.methods.partition import Part, Partition
 from heatbath.methods.schedules import scaled
 from heatbath.models.likelihood import law_of_variance, settle_part
 from heatbath.reference import random
+from heatbath.torch.optim import param_groups
 from heatbath.torch.optim.layers import ModuleLayer
-from heatbath.torch.optim.param_groups import (
-    NewGroup,
-    ParamGroup,
-    PlainValues,
-    build_method,
-    chain_count,
-    group_of_chain,
-    listed,
-    tensor_of,
-    values_of,
-)
+from heatbath.torch.optim.param_groups import NewGroup, ParamGroup, PlainValues
 from heatbath.torch.optim.state import is_lazy
 
 Loss = Literal[
@@ -230,7 +221,9 @@ def groups_with_posterior(
     Partition(dict(enumerate(methods)), 1.0, posterior.values)  # refuses other temperatures and priors
     if posterior.samples_noise:
         check_words(methods)
-    layers = [group.get("layers") or [ModuleLayer("", listed(group["params"]))] for group in groups]
+    layers = [
+        group.get("layers") or [ModuleLayer("", param_groups.listed(group["params"]))] for group in groups
+    ]
     all_layers = [layer for layers_of_group in layers for layer in layers_of_group]
     widths = [_inputs_of(layer) if posterior.prior == "fan_in" else 1 for layer in all_layers]
     deviations = iter(posterior.values.deviations(widths))  # one for each layer
@@ -327,11 +320,11 @@ def set_examples_of_group(group: ParamGroup, n: float) -> float:
     if ratio == 1:
         return 1.0
 
-    method = build_method(group_of_chain(group, 0))
+    method = param_groups.build_method(param_groups.group_of_chain(group, 0))
     if "xi" in group:
         method = replace(method, xi=1.0)  # type: ignore[call-arg]  # becomes the factor on every ξ
     method = method.at_temperature(group["heat"] / n)
-    values = values_of(group)
+    values = param_groups.values_of(group)
     if "xi" in group:
         values["xi"] = scaled(group["xi"], getattr(method, "xi", 1.0))
     if method.has_prior:
@@ -419,7 +412,7 @@ def _sum_squares(
 
     For the arguments see `draw_variance`.
     """
-    count, squares = 0.0, np.zeros(chain_count(group))
+    count, squares = 0.0, np.zeros(param_groups.chain_count(group))
     batches = _tensors("residuals", residuals)
     weight_batches = _tensors("weights", () if weights is None else weights)
     for batch, batch_weights in zip_longest(batches, weight_batches):
@@ -442,7 +435,7 @@ def _rows_of_examples(group: ParamGroup, batch: Tensor) -> Tensor:
     batch : Tensor
         Residuals, (examples, ...), or with chains (chains, examples, ...).
     """
-    chains = chain_count(group)
+    chains = param_groups.chain_count(group)
     if not group["chains"]:
         batch = (batch if batch.ndim else batch[None])[None]
     elif batch.ndim < 2 or len(batch) != chains:
@@ -489,7 +482,7 @@ def check_words(methods: Iterable[Method]) -> None:
 
 def _inputs_of(layer: ModuleLayer) -> int:
     """Return the number of inputs of a layer: the size of a row of its first matrix."""
-    tensors = map(tensor_of, layer.params)
+    tensors = map(param_groups.tensor_of, layer.params)
     matrices = [p for p in tensors if not is_lazy(p) and p.dim() > 1 and p.numel()]
     if not matrices:
         raise ValueError(
@@ -501,5 +494,5 @@ def _inputs_of(layer: ModuleLayer) -> int:
 
 def _size_of(entry: object) -> int:
     """Return the number of elements of an entry of "params", 0 for a lazy parameter."""
-    parameter = tensor_of(entry)
+    parameter = param_groups.tensor_of(entry)
     return 0 if is_lazy(parameter) else parameter.numel()

@@ -63,10 +63,10 @@ class StepPart:
         return self.chains[0].units
 
     def only_prepares(self) -> bool:
-        """Return whether this step is to make the states of the parameters and nothing else.
+        """Return whether this step only makes the states of the parameters, as for a checkpoint to load.
 
-        So torch.distributed.checkpoint steps an optimiser: before the first step, at lr = 0 and with
-        gradients of 0. A schedule that begins at 0 makes true steps.
+        torch.distributed.checkpoint makes such a step before the first one, at lr = 0 and with gradients of
+        0. A step at lr = 0 on a schedule that begins at 0 is a true step.
         """
         group = self.group
         if group["step"] or group["lr"] != 0:
@@ -415,10 +415,7 @@ def _fit_compiled_code(units: list[StepTensors]) -> bool:
     """Return whether compiled code can step all tensors, which must have the first tensor's type."""
     dtype = units[0].theta[0].dtype
     for unit in units:
-        lists = [unit.theta, unit.p, unit.gradients]
-        if unit.second:
-            lists.append(unit.second)
-        for tensors in lists:
+        for tensors in filter(None, (unit.theta, unit.p, unit.gradients, unit.second)):
             if not can_be_compiled(tensors, unit.theta, dtype):
                 return False
     return True
