@@ -591,7 +591,7 @@ def test_that_a_search_is_too_short_to_draw_the_noise_is_told_once():
         tuned(regression(), methods, steps=40, **options)
     kinds = [warning for warning in caught if issubclass(warning.category, RuntimeWarning)]
     assert len(kinds) == 1
-    assert "there are 40: it stays as it starts" in str(kinds[0].message)
+    assert "there are only 40: it keeps its first value" in str(kinds[0].message)
     assert kinds[0].filename == __file__
     tuned(regression(), methods, steps=80, **options)
 

@@ -116,7 +116,7 @@ def thermal_ratios(run: Run, most: int, threads: int | None = None) -> list[Esti
     axes than h only if they change neither temperatures nor priors.
     """
     chains = np.arange(run.plan.total).reshape(-1, run.plan.chains)
-    is_stable = (run.died.reshape(chains.shape) < 0).all(axis=1)
+    is_stable: NDArray[np.bool_] = np.all(run.died.reshape(chains.shape) < 0, axis=1)
     measured = iter(_thermal_ratios(run, list(chains[is_stable]), most, threads))
     return [next(measured) if stable else Estimate(math.nan, math.nan) for stable in is_stable]
 
@@ -275,7 +275,7 @@ def _elements(part: Part) -> list[int]:
 def _decay(run: Run) -> Array:
     """The precision λ of the prior on every parameter, at the last step."""
     decay = np.zeros(run.plan.parameters)
-    for part in run.plan.settled().parts:
+    for part in run.plan.settled.parts:
         decay[_elements(part)] = at(part.method.prior, run.step - 1)
     return decay
 
