@@ -222,10 +222,10 @@ class Chains(nn.Module):
         `tensors` are the stacked parameters and buffers by their names in the module of one chain. In the
         result, which is that of the module, the chain is the first axis of each tensor.
         """
-        inputs, keywords, each = arguments
+        inputs, keywords, are_stacked = arguments
         axes = (None, None)
         has_tensors = any(isinstance(leaf, Tensor) for leaf in tree_leaves((inputs, keywords)))
-        if each and has_tensors:  # vmap refuses arguments of which none has an axis to map over
+        if are_stacked and has_tensors:  # vmap refuses arguments of which none has an axis to map over
             axes = tree_map(lambda leaf: 0 if isinstance(leaf, Tensor) else None, (inputs, keywords))
         call_chain = partial(torch.func.functional_call, self.model)
         call_chains = torch.func.vmap(call_chain, in_dims=(0, *axes), randomness="different")
@@ -241,7 +241,7 @@ class Chains(nn.Module):
         for k in range(self.count):
             tensors_of_chain = {name: tensor[k] for name, tensor in tensors.items()}
             inputs, keywords = arguments.inputs, arguments.keywords
-            if arguments.each:
+            if arguments.are_stacked:
                 select_chain = partial(_select_chain, k=k)
                 inputs, keywords = tree_map(select_chain, (inputs, keywords))
             outputs.append(torch.func.functional_call(self.model, tensors_of_chain, inputs, keywords))
@@ -349,11 +349,11 @@ class Chains(nn.Module):
 
 
 class Arguments(NamedTuple):
-    """Arguments of a call of the chains, and whether each chain has its own."""
+    """Arguments of a call of the chains; if they are stacked, tensors among them are (chains, ...)."""
 
     inputs: tuple[object, ...]
     keywords: dict[str, object]
-    each: bool
+    are_stacked: bool
 
 
 class Snapshot(NamedTuple):
