@@ -30,7 +30,7 @@ STEPS = 20
 FEW = 3  # of sharded models, which are slow on the CPU
 
 
-def network():
+def build_network():
     return torch.nn.Sequential(torch.nn.Linear(3, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1))
 
 
@@ -40,10 +40,10 @@ def step(model, optimizer, x):
     optimizer.step()
 
 
-def trained(rank, seed, fused):
+def train_with_ddp(rank, seed, fused):
     """Parameters, momenta, ξ and seed after training on data of this process; torch's seeds differ, too."""
     torch.manual_seed(10 + rank)
-    model = DistributedDataParallel(network())
+    model = DistributedDataParallel(build_network())
     optimizer = ht.AdLaLa(model, lr=0.1, tau=1e-2, seed=seed, fused=fused)
     for _ in range(rank):  # a count of optimisers that differs, too
         ht.AdLaLa(model)
@@ -57,11 +57,11 @@ def trained(rank, seed, fused):
     }
 
 
-def langevin(parameters, tau=1e-2, **options):
+def build_langevin(parameters, tau=1e-2, **options):
     return ht.Langevin(parameters, 0.1, 1.0, tau, **options)
 
 
-def parts(model):
+def groups_of_parts(model):
     """The parts of AdLaLa, as groups."""
     return [
         {"params": list(model[0].parameters()), "part": "hidden"},
@@ -73,13 +73,13 @@ ADAPTIVE = {"sigma": 0.1, "epsilon": 0.1, "word": "BAFEFAB", "thermostat": "tens
 KINDS = {  # a class, what it takes, and how its parameters are given
     "Langevin": (ht.Langevin, {"gamma": 1.0, "tau": 1e-2}, lambda model: list(model.parameters())),
     "AdaptiveLangevin": (ht.AdaptiveLangevin, ADAPTIVE | {"tau": 1e-2}, lambda m: list(m.parameters())),
-    "AdLaLa": (ht.AdLaLa, {"tau": 1e-2}, parts),
+    "AdLaLa": (ht.AdLaLa, {"tau": 1e-2}, groups_of_parts),
     "Adam": (ht.Adam, {"weight_decay": 0.1}, lambda model: list(model.parameters())),
 }
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def made(name, model, wrapper=None, **options):
+def build_optimizer(name, model, wrapper=None, **options):
     """An optimiser, alone or within a wrapper that shards it."""
     kind, coefficients, given = KINDS[name]
     chosen = {"lr": 0.1, "seed": 3} | coefficients | options
@@ -90,7 +90,7 @@ def made(name, model, wrapper=None, **options):
     return optimizer
 
 
-def spread(model, mesh, how):
+def shard_model(model, mesh, how):
     """The model as it may be sharded: by rows as FSDP2 does it, by columns, in blocks, or whole on each."""
     if how == "fsdp":
         fully_shard(model, mesh=mesh)
@@ -102,25 +102,25 @@ def spread(model, mesh, how):
             setattr(module, name, torch.nn.Parameter(distribute_tensor(p.data, mesh, placements[how])))
 
 
-def full(tensors):
+def gather_elements(tensors):
     whole = [t.full_tensor() if isinstance(t, DTensor) else t for t in tensors]
     return torch.cat([t.detach().ravel() for t in whole])
 
 
-def inputs():
+def draw_inputs():
     generator = torch.Generator().manual_seed(1)
     return [torch.randn(8, 3, generator=generator, dtype=torch.float64) for _ in range(FEW)]
 
 
-def reductions(fused, mesh):
+def count_reductions(fused, mesh):
     """How often p·p of the two adaptive parts was added up in a step, after the first, at which θ·∇L is too;
     and how many passes it has."""
     torch.manual_seed(5)
-    model = network().double()
+    model = build_network().double()
     fully_shard(model, mesh=mesh)
-    optimizer = made("AdaptiveLangevin", model, fused=fused)
+    optimizer = build_optimizer("AdaptiveLangevin", model, fused=fused)
     calls, add = [], dist.all_reduce
-    for x in inputs()[:2]:
+    for x in draw_inputs()[:2]:
         optimizer.zero_grad()
         (model(x) - x.sum(dim=1, keepdim=True)).square().mean().backward()
         calls.clear()
@@ -133,73 +133,84 @@ def reductions(fused, mesh):
     return len(calls), sum(len(stage.passes) for stage in stages)
 
 
-def outcome(model, optimizer, momenta):
+def collect_results(model, optimizer, momenta):
     xi = [group["xi"] for group in optimizer.param_groups if "xi" in group]
     heat = [(T.value, T.configurational.value) for T in optimizer.temperature().values()]
-    return [full(model.parameters()), momenta, torch.tensor(xi).ravel(), torch.tensor(heat).ravel()]
+    return [
+        gather_elements(model.parameters()),
+        momenta,
+        torch.tensor(xi).ravel(),
+        torch.tensor(heat).ravel(),
+    ]
 
 
-def run(name, how, fused, mesh=None, kind=torch.float64):
+def train_sharded(name, how, fused, mesh=None, kind=torch.float64):
     """Parameters, momenta, ξ and temperatures of a run on the same data in every process."""
     torch.manual_seed(5)
-    model = network().to(kind)
+    model = build_network().to(kind)
     if how:
-        spread(model, mesh, how)
-    optimizer = made(name, model, fused=fused)
-    for x in inputs():
+        shard_model(model, mesh, how)
+    optimizer = build_optimizer(name, model, fused=fused)
+    for x in draw_inputs():
         x = x.to(kind)
         if how in ("columns", "whole", "blocks"):
             x = distribute_tensor(x, mesh, [Replicate()] * mesh.ndim)
         step(model, optimizer, x)
-    return outcome(model, optimizer, full(optimizer.state[p]["momentum"] for p in model.parameters()))
+    return collect_results(
+        model, optimizer, gather_elements(optimizer.state[p]["momentum"] for p in model.parameters())
+    )
 
 
-def zero(name, fused, group):
+def train_with_zero(name, fused, group):
     """The same, of an optimiser that is sharded by ZeRO over a group of processes; its first one knows."""
     torch.manual_seed(5)
-    model = network().double()
+    model = build_network().double()
     ddp = DistributedDataParallel(model, process_group=group)
 
     def wrapper(given, kind, **options):
         return ZeroRedundancyOptimizer(given, kind, process_group=group, **options)
 
-    optimizer = made(name, model, wrapper, fused=fused)
-    for x in inputs():
+    optimizer = build_optimizer(name, model, wrapper, fused=fused)
+    for x in draw_inputs():
         step(ddp, optimizer, x)
     optimizer.consolidate_state_dict(to=0)
     if dist.get_rank(group):
         return None
     state = optimizer.state_dict()["state"]
     momenta = torch.cat([state[k]["momentum"].ravel() for k in sorted(state)])
-    return outcome(model, optimizer.optim, momenta), model, optimizer
+    return collect_results(model, optimizer.optim, momenta), model, optimizer
 
 
-def goes_on(group):
+def compare_moved_run(group):
     """How far a run that was in two processes by ZeRO, in one, and in two again is from one that was not."""
     torch.manual_seed(5)
-    model = network().double()
-    expected = made("AdaptiveLangevin", model)
-    for x in inputs() * 3:
+    model = build_network().double()
+    expected = build_optimizer("AdaptiveLangevin", model)
+    for x in draw_inputs() * 3:
         step(model, expected, x)
-    _, moving, optimizer = zero("AdaptiveLangevin", None, group) or (None, network().double(), None)
+    _, moving, optimizer = train_with_zero("AdaptiveLangevin", None, group) or (
+        None,
+        build_network().double(),
+        None,
+    )
     held = [moving.state_dict(), optimizer and optimizer.state_dict()]
     dist.broadcast_object_list(held, group=group, group_src=0)
     torch.manual_seed(7)
     for wrapper in (None, ZeroRedundancyOptimizer):
-        fresh = network().double()
+        fresh = build_network().double()
         fresh.load_state_dict(held[0])
         given = {"process_group": group} if wrapper else {}
-        other = made("AdaptiveLangevin", fresh, wrapper, seed=9, **given)
+        other = build_optimizer("AdaptiveLangevin", fresh, wrapper, seed=9, **given)
         other.load_state_dict(held[1])
         ddp = DistributedDataParallel(fresh, process_group=group)
-        for x in inputs():
+        for x in draw_inputs():
             step(ddp, other, x)
         if not wrapper:
             held = [fresh.state_dict(), other.state_dict()]
-    return far([full(fresh.parameters())], [full(model.parameters())])
+    return largest_difference([gather_elements(fresh.parameters())], [gather_elements(model.parameters())])
 
 
-def far(found, expected):
+def largest_difference(found, expected):
     """The largest difference."""
     return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True) if a.numel())
 
@@ -220,14 +231,14 @@ class WithAnotherParameter(ht.Langevin):
 
 
 def zero_of_class(kind):
-    wrapped = ZeroRedundancyOptimizer(network().parameters(), kind, lr=0.1, gamma=1.0, tau=1e-2)
+    wrapped = ZeroRedundancyOptimizer(build_network().parameters(), kind, lr=0.1, gamma=1.0, tau=1e-2)
     wrapped.optim.sharded_by(wrapped)
 
 
 def zero_of_two_gradients(rank):
     torch.manual_seed(5)
-    model = network()
-    wrapped = made("Langevin", model, ZeroRedundancyOptimizer, word="ABAOABA")
+    model = build_network()
+    wrapped = build_optimizer("Langevin", model, ZeroRedundancyOptimizer, word="ABAOABA")
 
     def closure():
         model(torch.ones(1, 3)).sum().backward()
@@ -237,28 +248,28 @@ def zero_of_two_gradients(rank):
 
 
 def zero_copied(rank):
-    copy.deepcopy(made("Langevin", network(), ZeroRedundancyOptimizer).optim)
+    copy.deepcopy(build_optimizer("Langevin", build_network(), ZeroRedundancyOptimizer).optim)
 
 
 def zero_without_its_name(rank, seed=None):
     """Without `sharded_by` an optimiser takes its share of the parameters for the whole model."""
     torch.manual_seed(5)
     wrapped = ZeroRedundancyOptimizer(
-        network().parameters(), ht.Langevin, lr=0.1, gamma=1.0, tau=1e-2, seed=seed
+        build_network().parameters(), ht.Langevin, lr=0.1, gamma=1.0, tau=1e-2, seed=seed
     )
     wrapped.optim.step()
 
 
 def zero_named_late(rank):
     torch.manual_seed(5)
-    model = network()
-    wrapped = made("Langevin", model, ZeroRedundancyOptimizer)
+    model = build_network()
+    wrapped = build_optimizer("Langevin", model, ZeroRedundancyOptimizer)
     step(model, wrapped, torch.ones(8, 3))
     wrapped.optim.sharded_by(wrapped)
 
 
 def zero_named_by_another(rank):
-    named, other = (made("Langevin", network(), ZeroRedundancyOptimizer) for _ in range(2))
+    named, other = (build_optimizer("Langevin", build_network(), ZeroRedundancyOptimizer) for _ in range(2))
     named.optim.sharded_by(other)
 
 
@@ -266,20 +277,22 @@ def fsdp1(rank, original):
     """With flat parameters, or with views of them in place of the original ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = FullyShardedDataParallel(network(), device_id=torch.device("cpu"), use_orig_params=original)
-    return langevin(model.parameters(), seed=1)
+        model = FullyShardedDataParallel(
+            build_network(), device_id=torch.device("cpu"), use_orig_params=original
+        )
+    return build_langevin(model.parameters(), seed=1)
 
 
 def tempered(rank):
-    model = network()
+    model = build_network()
     fully_shard(model, mesh=init_device_mesh("cpu", (WORLD,)))
-    langevin(model.parameters(), tau=hb.schedules.SimulatedTempering([1e-3, 1e-2], 5)).step()
+    build_langevin(model.parameters(), tau=hb.schedules.SimulatedTempering([1e-3, 1e-2], 5)).step()
 
 
 def two_meshes(rank):
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
     given = [distribute_tensor(torch.ones(4, 4), mesh[name], [Shard(0)]) for name in ("a", "b")]
-    langevin([torch.nn.Parameter(one) for one in given]).step()
+    build_langevin([torch.nn.Parameter(one) for one in given]).step()
 
 
 def shards_of_shards(rank):
@@ -287,27 +300,27 @@ def shards_of_shards(rank):
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
     model = parallelize_module(torch.nn.Linear(4, 8), mesh["model"], ColwiseParallel())
     fully_shard(model, mesh=mesh["data"])
-    langevin(model.parameters())
+    build_langevin(model.parameters())
 
 
 def chains_of_shards(rank):
     """After a pass, so that its parameters are whole for the time."""
-    model = network()
+    model = build_network()
     fully_shard(model, mesh=init_device_mesh("cpu", (WORLD,)))
     model(torch.ones(1, 3))
     ht.Chains(model, 2, "same")
 
 
 def shards_of_chains(rank):
-    chains = ht.Chains(network(), 2)
+    chains = ht.Chains(build_network(), 2)
     fully_shard(chains, mesh=init_device_mesh("cpu", (WORLD,)))
-    langevin(chains)
+    build_langevin(chains)
 
 
 def replaced(rank):
     """As DeepSpeed does: each process has a part of all parameters, flattened, in their place."""
-    model = network()
-    optimizer = langevin(model.parameters(), seed=1)
+    model = build_network()
+    optimizer = build_langevin(model.parameters(), seed=1)
     flat = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
     optimizer.param_groups[0]["params"] = [torch.nn.Parameter(flat.chunk(WORLD)[rank].clone())]
     optimizer.step()
@@ -317,22 +330,22 @@ def stages(rank, seeds=(None,) * WORLD):
     """Each process has a layer of its own, of the same shape."""
     torch.manual_seed(rank)
     layer = torch.nn.Linear(4, 4)
-    optimizer = langevin(layer.parameters(), seed=seeds[rank])
+    optimizer = build_langevin(layer.parameters(), seed=seeds[rank])
     layer(torch.ones(1, 4)).sum().backward()
     optimizer.step()
 
 
-def sharded_model(seed, mesh):
+def build_sharded_model(seed, mesh):
     torch.manual_seed(seed)
-    model = network().double()
+    model = build_network().double()
     fully_shard(model, mesh=mesh)
     return model, ht.AdLaLa(model, lr=0.1, tau=1e-2)
 
 
-def saved(rank, folder, pair, mesh):
+def save_and_load(rank, folder, pair, mesh):
     """The seed of a sharded model where none was given, and its parameters after steps that follow a file,
     which two have written; and those of four that have read it."""
-    model, optimizer = sharded_model(rank, pair)
+    model, optimizer = build_sharded_model(rank, pair)
     for n in range(6):
         if n == 2 and rank % 2 == 0:
             optimizer.forget_past()  # which must not let the others wait
@@ -344,9 +357,9 @@ def saved(rank, folder, pair, mesh):
     samples = ht.Samples(model)
     samples.take()
     assert all(map(torch.equal, next(iter(samples)).values(), (p.full_tensor() for p in model.parameters())))
-    theta = full(model.parameters())
+    theta = gather_elements(model.parameters())
     dist.barrier()
-    other, again = sharded_model(20, mesh)
+    other, again = build_sharded_model(20, mesh)
     states = dict(zip(("model", "optimizer"), get_state_dict(other, again), strict=True))
     dcp.load(states, checkpoint_id=f"{folder}/states0")
     set_state_dict(other, again, model_state_dict=states["model"], optim_state_dict=states["optimizer"])
@@ -357,33 +370,35 @@ def saved(rank, folder, pair, mesh):
         "theta": theta,
         "heat": repr(optimizer.temperature()["0"]),
         "rows": len(other[0].weight.to_local()),
-        "in four": far([full(other.parameters())], [theta]),
+        "in four": largest_difference([gather_elements(other.parameters())], [theta]),
     }
 
 
-def sharded(meshes, pairs):
+def compare_sharded_runs(meshes, pairs):
     """The largest difference of each run to that of a whole model in one process."""
     differ = {}
     for name in KINDS:
         for fused in (True, False):
-            expected = run(name, "", fused)
+            expected = train_sharded(name, "", fused)
             how = "columns" if name == "AdaptiveLangevin" else "fsdp"
             for count, mesh in meshes.items():
-                differ[f"{name}, {how}, fused {fused}, on {count}"] = far(
-                    run(name, how, fused, mesh), expected
+                differ[f"{name}, {how}, fused {fused}, on {count}"] = largest_difference(
+                    train_sharded(name, how, fused, mesh), expected
                 )
             for count in (2, 4):
-                (found, *_) = zero(name, fused, meshes[count].get_group()) or (expected,)
-                differ[f"{name}, ZeRO, fused {fused}, on {count}"] = far(found, expected)
+                (found, *_) = train_with_zero(name, fused, meshes[count].get_group()) or (expected,)
+                differ[f"{name}, ZeRO, fused {fused}, on {count}"] = largest_difference(found, expected)
             if name == "Langevin" and fused:  # replicas of shards, and blocks
                 for how in ("fsdp", "blocks"):
-                    differ[f"{name}, {how}, 2 x 2"] = far(run(name, how, True, pairs), expected)
+                    differ[f"{name}, {how}, 2 x 2"] = largest_difference(
+                        train_sharded(name, how, True, pairs), expected
+                    )
     for name, kind in TYPES.items():
         for fused in (True, False):
             for method in ("Langevin", "Adam"):
-                expected, found = (run(method, how, fused, meshes[4], kind) for how in ("", "fsdp"))
-                differ[f"{method} in {name}, fsdp, fused {fused}, on 4"] = far(found, expected)
-    differ["in two by ZeRO, in one, and in two"] = goes_on(meshes[2].get_group())
+                expected, found = (train_sharded(method, how, fused, meshes[4], kind) for how in ("", "fsdp"))
+                differ[f"{method} in {name}, fsdp, fused {fused}, on 4"] = largest_difference(found, expected)
+    differ["in two by ZeRO, in one, and in two"] = compare_moved_run(meshes[2].get_group())
     return differ
 
 
@@ -410,18 +425,18 @@ REFUSED = {
 }
 
 
-def work(folder, rank):
+def run_process(folder, rank):
     """What training has led to, and what was said to each that was tried."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
     pairs = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pairs", "two"))
     alone = init_device_mesh("cpu", (WORLD, 1), mesh_dim_names=("all", "one"))["one"]
     meshes = {1: alone, 2: pairs["two"], 4: init_device_mesh("cpu", (WORLD,))}
-    said = {"trained": {}, "told": {}, "sharded": sharded(meshes, pairs)}
-    said["reductions"] = [reductions(fused, meshes[4]) for fused in (True, False)]
-    said["saved"] = saved(rank, folder, meshes[2], meshes[4])
+    said = {"trained": {}, "told": {}, "sharded": compare_sharded_runs(meshes, pairs)}
+    said["reductions"] = [count_reductions(fused, meshes[4]) for fused in (True, False)]
+    said["saved"] = save_and_load(rank, folder, meshes[2], meshes[4])
     for seed, fused in ((3, True), (None, False)):
-        said["trained"][f"seed {seed}, fused {fused}"] = trained(rank, seed, fused)
+        said["trained"][f"seed {seed}, fused {fused}"] = train_with_ddp(rank, seed, fused)
     for name, call in REFUSED.items():
         try:
             call(rank)
@@ -438,7 +453,7 @@ def main(folder):
 
     def child(rank):
         try:
-            work(folder, rank)
+            run_process(folder, rank)
         except BaseException:
             traceback.print_exc()
             raise SystemExit(1) from None

@@ -35,7 +35,7 @@ def test_a_residual_network_learns_mnist():
     assert -float(said[range(len(y_test)), y_test].log().mean()) < 0.45
 
 
-def trained(tmp_path, model, optimizer_arguments, data, epochs):
+def train_with_trainer(tmp_path, model, optimizer_arguments, data, epochs):
     """The model after some epochs of the Trainer, which makes the optimiser."""
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
@@ -62,7 +62,9 @@ def language_model(tmp_path_factory):
     """A small language model, trained by AdLaLa in the Trainer, and its optimiser."""
     pytest.importorskip("transformers")
     model = gpt2()
-    optimizer = trained(tmp_path_factory.mktemp("trainer"), model, {"tau": 1e-6}, text(512, 0), epochs=10)
+    optimizer = train_with_trainer(
+        tmp_path_factory.mktemp("trainer"), model, {"tau": 1e-6}, text(512, 0), epochs=10
+    )
     return model, optimizer
 
 

@@ -430,9 +430,9 @@ def test_stacked_parameters_are_known_for_those_of_chains(given):
     assert len(set(ends[0][1])) == COUNT
     assert ends[0][1] == ends[1][1]
     assert all(torch.equal(a[n], b[n]) for a, b in zip(*(e[0] for e in ends), strict=True) for n in a)
-    with pytest.raises(ValueError, match="beside others"):
+    with pytest.raises(ValueError, match="mixes the parameters of a Chains"):
         ht.Langevin([*chains.parameters(), torch.nn.Parameter(torch.zeros(3))], 0.1, 1.0, 0.1)
-    with pytest.raises(ValueError, match="beside others"):
+    with pytest.raises(ValueError, match="mixes the parameters of a Chains"):
         ht.Langevin([*chains.parameters(), *ht.Chains(network(), 2).parameters()], 0.1, 1.0, 0.1)
 
 

@@ -556,36 +556,6 @@ def test_words_with_several_gradients_and_tempering_ask_for_a_closure():
             optimizer.step()
 
 
-def test_layers_are_found_in_modules_names_lists_and_groups():
-    model = network()
-    expected = [("hidden", 2), ("hidden", 2), ("output", 2)]
-    body, head = [*model[0].parameters(), *model[2].parameters()], list(model[4].parameters())
-
-    def parts(optimizer):
-        return [(group["part"], len(group["params"])) for group in optimizer.param_groups]
-
-    assert parts(ht.AdLaLa(model)) == expected
-    assert parts(ht.AdLaLa(model.named_parameters())) == expected
-    assert parts(ht.AdLaLa(model, output=model[4])) == expected
-    assert parts(ht.AdLaLa(hidden=body, output=head)) == [("hidden", 4), ("output", 2)]
-    assert parts(ht.AdLaLa([{"params": body, "part": "hidden"}, {"params": head, "part": "output"}])) == [
-        ("hidden", 4), ("output", 2),
-    ]  # fmt: skip
-    assert "hidden: 2: AdaptiveLangevin" in repr(ht.AdLaLa(model))
-
-
-def test_tied_parameters_belong_to_their_first_owner():
-    embedding, head = torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7, bias=False)
-    head.weight = embedding.weight
-    model = torch.nn.Sequential(embedding, torch.nn.Linear(4, 4), head)
-    with pytest.raises(
-        ValueError, match=r"the last layer, '1', is followed by '2', which shares its parameters"
-    ):
-        ht.AdLaLa(model)
-    optimizer = ht.AdLaLa(model, output=model[1])
-    assert [len(group["params"]) for group in optimizer.param_groups] == [1, 2]
-
-
 # The law, through the real step
 
 K, TAU, H = 2.0, 0.3, 0.5

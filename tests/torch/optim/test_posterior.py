@@ -18,24 +18,35 @@ from heatbath.models.likelihood import SCALE, SHAPE, law_of_variance
 from heatbath.torch.optim import posterior as posteriors
 from heatbath.torch.optim import step_program
 
-RNG = np.random.default_rng(0)
-X = torch.as_tensor(RNG.standard_normal((20, 3)))
-Y = torch.as_tensor(RNG.standard_normal((20, 2)) * 0.5 + X.numpy()[:, :2])
+N = 10  # examples of the linear model
+
+
+def draw_examples():
+    """Return inputs and targets of a network's examples, then those of a linear model with a bias."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((20, 3))
+    y = rng.standard_normal((20, 2)) * 0.5 + x[:, :2]
+    a = np.column_stack([rng.standard_normal((N, 2)), np.ones(N)])
+    b = a @ rng.standard_normal((3, 2)) + 0.5 * rng.standard_normal((N, 2))
+    return torch.as_tensor(x), torch.as_tensor(y), a, b
+
+
+X, Y, A, B = draw_examples()
 W = torch.ones(20, dtype=torch.float64)
 TARGETS = pytest.mark.parametrize("targets", [1, 2])
 TEMPERATURES = pytest.mark.parametrize("temperature", [1.0, 0.3])
 
 
-def network(targets=2):
+def build_network(targets=2):
     torch.manual_seed(1)
     return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, targets)).double()
 
 
-def vector(model):
+def parameter_vector(model):
     return torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy().copy()
 
 
-def advance(model, optimizer, steps, every=5, loss=functional.mse_loss, y=Y):
+def make_steps(model, optimizer, steps, every=5, loss=functional.mse_loss, y=Y):
     """Steps with full gradients, and the noise drawn at every so manieth, as the reference does it."""
     for _ in range(steps):
         step = optimizer.param_groups[0]["step"]
@@ -89,12 +100,11 @@ def losses(outputs, y, labels, counts):
 def test_the_energy_over_the_temperature_is_that_of_the_posterior(name, reduction):
     """(loss + λ|θ|²/2)/τ = (-log likelihood + |θ|²/(2ς²))/T, for torch's own losses."""
     y, labels, counts = Y, torch.arange(20) % 2, torch.arange(20)[:, None] % torch.tensor([3, 4])
-    one, two = (
-        losses(torch.as_tensor(RNG.standard_normal((20, 2))), y, labels, counts.double())[name]
-        for _ in range(2)
-    )
+    outputs = torch.as_tensor(np.random.default_rng(1).standard_normal((2, 20, 2)))
+    one, two = (losses(rows, y, labels, counts.double())[name] for rows in outputs)
     tau, decay = coefficients(name, {"reduction": reduction, **one[2]}, 2.0, 0.5, n=20)
     difference = float(one[0](reduction) - two[0](reduction)) / tau
+    assert difference != 0
     assert difference == pytest.approx((one[1] - two[1]) / 0.5, rel=1e-10)
     assert decay / tau == pytest.approx(1 / (2.0**2 * 0.5), rel=1e-12)
 
@@ -120,7 +130,7 @@ def test_a_likelihood_of_one_s_own_is_at_the_temperature_of_its_mean_or_sum():
     ],
 )  # fmt: skip
 def test_every_layer_has_its_prior_and_every_part_the_temperature(make, prior, expected):
-    model = network()
+    model = build_network()
     optimizer = make(model, ht.LossPosterior("cross_entropy", 50, prior, temperature=0.2))
     priors = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     for layer, deviation in zip((model[0], model[2]), expected, strict=True):
@@ -170,7 +180,7 @@ def reference_for(model, partition, posterior, every, y):
         replace(part, method=part.method.at_temperature(tau).with_prior(decay))
         for part in partition.parts(LAYERS)
     ]
-    twin = network(posterior.targets)
+    twin = build_network(posterior.targets)
 
     def put(theta):
         torch.nn.utils.vector_to_parameters(torch.as_tensor(theta[0]), twin.parameters())
@@ -185,7 +195,9 @@ def reference_for(model, partition, posterior, every, y):
         return ((put(theta) - y) ** 2).sum().detach().numpy().reshape(1, 1)
 
     settled = Settled(tuple(parts), np.array([posterior.variance]), law)
-    return hb.Reference(gradient, vector(model), partition, LAYERS, seed=5, settled=settled, squares=squares)
+    return hb.Reference(
+        gradient, parameter_vector(model), partition, LAYERS, seed=5, settled=settled, squares=squares
+    )
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -193,14 +205,14 @@ def reference_for(model, partition, posterior, every, y):
 def test_optimisers_with_noise_that_is_drawn_follow_the_reference(name, fused):
     posterior = ht.LossPosterior("mse_loss", 20, 0.7, temperature=0.4, targets=2, variance=1.3)
     partition = hb.Partition(METHODS[name], 0.05, posterior.values)
-    model = network()
+    model = build_network()
     reference = reference_for(model, partition, posterior, 5, Y)
     optimizer = of_partition(model, partition, seed=5, fused=fused, posterior=posterior)
-    advance(model, optimizer, 60)
+    make_steps(model, optimizer, 60)
     reference.advance(60)
     assert optimizer.noise == pytest.approx(reference.state.noise[0, 0], rel=1e-10)
     assert optimizer.noise != 1.3
-    np.testing.assert_allclose(vector(model), reference.state.theta[0], atol=1e-10)
+    np.testing.assert_allclose(parameter_vector(model), reference.state.theta[0], atol=1e-10)
     for group, part in zip(optimizer.param_groups, partition.parts(LAYERS), strict=True):
         if part.name in reference.state.xi:
             np.testing.assert_allclose(np.ravel(group["xi"]), reference.state.xi[part.name][0], rtol=1e-9)
@@ -221,7 +233,7 @@ def test_an_optimiser_follows_the_engine(w, temperature, monkeypatch):
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 1).double()
     partition = hb.Partition(hb.Langevin(0.5), 0.1, hb.Posterior(0.7, temperature=temperature))
-    start = np.tile(vector(model), (8, 1))
+    start = np.tile(parameter_vector(model), (8, 1))
     run = hb.train(
         problem,
         hb.MLP(()),
@@ -248,32 +260,28 @@ def test_an_optimiser_follows_the_engine(w, temperature, monkeypatch):
         optimizer.zero_grad()
         (w @ functional.mse_loss(model(X), y, reduction="none") / n).sum().backward()
         optimizer.step()
-    np.testing.assert_allclose(vector(model), run.theta[0], atol=1e-10)
+    np.testing.assert_allclose(parameter_vector(model), run.theta[0], atol=1e-10)
     assert optimizer.noise == pytest.approx(run.data["noise_now"].values[0, 0], rel=1e-10)
 
 
 def test_a_scheduler_changes_the_stepsize_between_draws():
     posterior = ht.LossPosterior("mse_loss", 20, 0.7, temperature=0.4, targets=2, variance=1.3)
     h = hb.schedules.Piecewise([0.05, 0.025], [33])
-    model = network()
+    model = build_network()
     reference = reference_for(model, hb.Partition(hb.Langevin(1.0), h, posterior.values), posterior, 5, Y)
     optimizer = ht.Langevin(model, 0.05, 1.0, seed=5, posterior=posterior)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=33, gamma=0.5)
     for _ in range(60):
-        advance(model, optimizer, 1)
+        make_steps(model, optimizer, 1)
         scheduler.step()
     reference.advance(60)
-    np.testing.assert_allclose(vector(model), reference.state.theta[0], atol=1e-11)
+    np.testing.assert_allclose(parameter_vector(model), reference.state.theta[0], atol=1e-11)
 
 
 # The law
 
-N = 10
-A = np.column_stack([RNG.standard_normal((N, 2)), np.ones(N)])
-B = A @ RNG.standard_normal((3, 2)) + 0.5 * RNG.standard_normal((N, 2))
 
-
-def exact(targets, posterior, w):
+def exact_law(targets, posterior, w):
     """Mean and covariance of (weights, bias) of each target, where the noise is known."""
     s2 = posterior.noise**2
     V = np.linalg.inv((w * A.T) @ A / s2 + np.eye(3) / posterior.prior**2)
@@ -284,7 +292,7 @@ ALIKE = np.ones(N)
 WEIGHTS = np.linspace(0.2, 3.0, N)  # with the sum 16
 
 
-def known(targets, posterior, w=ALIKE, loss=functional.mse_loss, chains=3000, steps=150):
+def sample_with_known_noise(targets, posterior, w=ALIKE, loss=functional.mse_loss, chains=3000, steps=150):
     """Chains, each a copy of the parameters (targets, 3), after enough steps to forget their start."""
     shares = torch.as_tensor(w / w.sum())
     theta = torch.nn.Parameter(torch.zeros(chains, targets, 3, dtype=torch.float64))
@@ -299,9 +307,9 @@ def known(targets, posterior, w=ALIKE, loss=functional.mse_loss, chains=3000, st
     return theta.detach().numpy()
 
 
-def off(theta, targets, posterior, w=ALIKE):
+def deviation_from_law(theta, targets, posterior, w=ALIKE):
     """By how many standard errors means and variances are off."""
-    mean, V = exact(targets, posterior, w)
+    mean, V = exact_law(targets, posterior, w)
     v = np.diag(V)
     centred = theta - mean.T
     errors = np.sqrt(v / len(theta)), v * np.sqrt(2 / len(theta))
@@ -315,15 +323,17 @@ def off(theta, targets, posterior, w=ALIKE):
 @TARGETS
 def test_a_linear_model_with_known_noise_has_the_posterior_that_is_known(targets, temperature):
     posterior = ht.LossPosterior("mse_loss", N, 0.8, 0.5, temperature, targets=targets)
-    assert (off(known(targets, posterior), targets, posterior) < 4.5).all()
+    assert (deviation_from_law(sample_with_known_noise(targets, posterior), targets, posterior) < 4.5).all()
 
 
 @TEMPERATURES
 def test_where_examples_have_weights_n_is_their_sum(temperature):
     posterior = ht.LossPosterior("mse_loss", WEIGHTS.sum(), 0.8, 0.5, temperature, targets=2)
-    assert (off(known(2, posterior, WEIGHTS), 2, posterior, WEIGHTS) < 4.5).all()
+    assert (
+        deviation_from_law(sample_with_known_noise(2, posterior, WEIGHTS), 2, posterior, WEIGHTS) < 4.5
+    ).all()
     counted = replace(posterior, n=N)  # the control
-    assert off(known(2, counted, WEIGHTS), 2, posterior, WEIGHTS).max() > 10
+    assert deviation_from_law(sample_with_known_noise(2, counted, WEIGHTS), 2, posterior, WEIGHTS).max() > 10
 
 
 @pytest.mark.parametrize("wrong", ["the factor 2", "the number of targets", "the noise"])
@@ -335,10 +345,10 @@ def test_a_temperature_that_forgets_something_is_another_law(wrong):
         "the number of targets": replace(right, targets=1),
         "the noise": replace(right, noise=1.0),
     }
-    assert off(known(2, given[wrong]), 2, right).max() > 15
+    assert deviation_from_law(sample_with_known_noise(2, given[wrong]), 2, right).max() > 15
 
 
-def exact_with_noise(targets, posterior):
+def exact_law_with_noise(targets, posterior):
     """Mean and variance of every parameter and of log s², by quadrature; all targets have one noise."""
     T, v, prior = posterior.temperature, posterior.variance, posterior.prior
     logs = np.linspace(math.log(v) - 9, math.log(v) + 6, 4001)
@@ -361,7 +371,7 @@ def exact_with_noise(targets, posterior):
     return centre, spread, log, weights @ (logs - log) ** 2
 
 
-def off_with_noise(targets, posterior, steps):
+def deviation_from_law_with_noise(targets, posterior, steps):
     """One chain of a torch.nn.Linear, and its noise drawn at every eighth step."""
     torch.manual_seed(0)
     model = torch.nn.Linear(2, targets).double()
@@ -375,7 +385,7 @@ def off_with_noise(targets, posterior, steps):
         optimizer.zero_grad()
         functional.mse_loss(model(a), b).backward()
         optimizer.step()
-    centre, spread, log, of_log = exact_with_noise(targets, posterior)
+    centre, spread, log, of_log = exact_law_with_noise(targets, posterior)
     theta, logs = np.array(thetas[20:]), np.array(logs[20:])
     series = [(logs, log), ((logs - log) ** 2, of_log)]
     for k in range(targets):
@@ -389,14 +399,14 @@ def off_with_noise(targets, posterior, steps):
 @pytest.mark.parametrize(("targets", "temperature"), [(1, 1.0), (2, 0.3)])
 def test_a_linear_model_with_unknown_noise_has_the_posterior_that_is_known(targets, temperature):
     posterior = ht.LossPosterior("mse_loss", N, 0.8, temperature=temperature, targets=targets, variance=1.5)
-    assert (off_with_noise(targets, posterior, 4000) < 4.5).all()
+    assert (deviation_from_law_with_noise(targets, posterior, 4000) < 4.5).all()
 
 
 def test_a_temperature_that_does_not_follow_the_noise_gives_another_law(monkeypatch):
     """The control: τ = 1/n, whatever the noise."""
     monkeypatch.setattr(step_program, "UNITS", {})
     posterior = ht.LossPosterior("mse_loss", N, 0.8, variance=1.5)
-    assert off_with_noise(1, posterior, 2400).max() > 6
+    assert deviation_from_law_with_noise(1, posterior, 2400).max() > 6
 
 
 # As torch's optimisers
@@ -415,40 +425,40 @@ every_maker = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_run_goes_on_bit_for_bit_from_a_file_without_code(make, fused):
     """Saved right after a draw, when closing and opening letters have different units."""
-    model = network()
+    model = build_network()
     optimizer = make(model, fused=fused)
-    advance(model, optimizer, 13)
+    make_steps(model, optimizer, 13)
     optimizer.draw_noise(Y - model(X))
     buffer = io.BytesIO()
     torch.save([model.state_dict(), optimizer.state_dict()], buffer)
     buffer.seek(0)
     saved_model, saved = torch.load(buffer, weights_only=True)
-    other = network()
+    other = build_network()
     other.load_state_dict(saved_model)
     resumed = make(other, seed=99, fused=fused)
     resumed.load_state_dict(saved)
     assert resumed.noise == optimizer.noise != 1.3
-    advance(model, optimizer, 20)
-    advance(other, resumed, 20)
-    np.testing.assert_array_equal(vector(model), vector(other))
+    make_steps(model, optimizer, 20)
+    make_steps(other, resumed, 20)
+    np.testing.assert_array_equal(parameter_vector(model), parameter_vector(other))
     assert resumed.noise == optimizer.noise
 
 
 def test_a_draw_acts_on_the_step_after_it():
     """The letters that close a step keep the noise of that step: only then do runs differ."""
-    models = [network(), network()]
+    models = [build_network(), build_network()]
     optimizers = [MAKERS["Langevin"](model, seed=5) for model in models]
     for model, optimizer in zip(models, optimizers, strict=True):
-        advance(model, optimizer, 6, every=0)
+        make_steps(model, optimizer, 6, every=0)
     optimizers[1].draw_noise(Y - models[1](X))
     for model, optimizer in zip(models, optimizers, strict=True):
         assert optimizer.param_groups[0]["previous"][-1] == math.sqrt(1.3)
-        advance(model, optimizer, 1, every=0)
-    assert np.abs(vector(models[0]) - vector(models[1])).max() > 1e-4
+        make_steps(model, optimizer, 1, every=0)
+    assert np.abs(parameter_vector(models[0]) - parameter_vector(models[1])).max() > 1e-4
 
 
 def test_residuals_may_come_in_batches_and_no_graph_is_kept():
-    model = network()
+    model = build_network()
     one, two, third = (MAKERS["Langevin"](model, seed=5) for _ in range(3))
     whole = one.draw_noise((Y - model(X)).detach().float().double())
     modes = []
@@ -466,14 +476,14 @@ def test_residuals_may_come_in_batches_and_no_graph_is_kept():
 
 @pytest.mark.parametrize("shape", [(0,), (0, 0), (0, 1), (3, 0)])
 def test_an_empty_batch_of_residuals_counts_nothing(shape):
-    model = network()
+    model = build_network()
     one, two = (MAKERS["Langevin"](model, seed=5) for _ in range(2))
     residuals = (Y - model(X)).detach()
     assert one.draw_noise([residuals, torch.empty(shape)]) == two.draw_noise(residuals)
 
 
 def test_a_weight_counts_as_so_many_residuals_and_weights_come_in_batches_too():
-    model, w = network(), torch.arange(20) % 3
+    model, w = build_network(), torch.arange(20) % 3
     residuals, n = (Y - model(X)).detach(), float(w.sum())
     posterior = replace(POSTERIOR, n=n)
     one, two, third = (ht.Langevin(model, 0.05, 1.0, posterior=posterior, seed=5) for _ in range(3))
@@ -487,9 +497,9 @@ def test_a_weight_counts_as_so_many_residuals_and_weights_come_in_batches_too():
 
 def test_the_temperature_is_read_in_units_of_the_noise():
     """p·p/N of a regression with noise that is drawn, beside the τ that its groups show."""
-    model = network()
+    model = build_network()
     optimizer = ht.Langevin(model, 0.05, 5.0, posterior=replace(POSTERIOR, prior=0.7))
-    advance(model, optimizer, 1000, every=10)
+    make_steps(model, optimizer, 1000, every=10)
     (group,), (heat,) = optimizer.param_groups, optimizer.temperature().values()
     assert group["tau"] == pytest.approx(0.4 / 20)
     assert abs(heat.value - group["tau"]) < 4.5 * heat.error
@@ -515,35 +525,35 @@ def test_the_gradient_s_noise_is_in_the_units_of_the_loss():
 @pytest.mark.parametrize("drawn", [True, False])
 def test_a_noise_that_is_never_drawn_is_a_warning(drawn, monkeypatch):
     monkeypatch.setattr(posteriors, "STEPS_WITHOUT_DRAW", 5)
-    model = network()
+    model = build_network()
     optimizer = MAKERS["AdLaLa"](model)
     if drawn:
         optimizer.draw_noise(Y - model(X))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        advance(model, optimizer, 12, every=0)
+        make_steps(model, optimizer, 12, every=0)
     assert len(caught) == (not drawn)
     if caught:
         assert "was not drawn in 5 steps" in str(caught[0].message)
 
 
 def test_a_group_that_is_added_has_the_temperature_and_the_noise():
-    model, extra = network(), torch.nn.Parameter(torch.ones(5, dtype=torch.float64))
+    model, extra = build_network(), torch.nn.Parameter(torch.ones(5, dtype=torch.float64))
     optimizer = ht.Langevin(model, 0.05, 1.0, posterior=replace(POSTERIOR, prior=0.7))
     optimizer.draw_noise(Y - model(X))
     optimizer.add_param_group({"params": [extra]})
     first, last = optimizer.param_groups[0], optimizer.param_groups[-1]
     assert {key: last[key] for key in SHARED} == {key: first[key] for key in SHARED}
     extra.grad = torch.ones_like(extra)
-    advance(model, optimizer, 1)
+    make_steps(model, optimizer, 1)
     optimizer.draw_noise(Y - model(X))
     assert last["noise"] == first["noise"]
 
 
 def test_in_half_precision_the_noise_is_drawn_in_double():
-    model, x, y = network().to(torch.bfloat16), X.bfloat16(), Y.bfloat16()
+    model, x, y = build_network().to(torch.bfloat16), X.bfloat16(), Y.bfloat16()
     optimizer = ht.AdLaLa(model, lr=0.05, posterior=POSTERIOR, seed=1)
-    twin = ht.AdLaLa(network(), lr=0.05, posterior=POSTERIOR, seed=1)
+    twin = ht.AdLaLa(build_network(), lr=0.05, posterior=POSTERIOR, seed=1)
     residuals = y - model(x)
     assert optimizer.draw_noise(residuals) == twin.draw_noise(residuals.double())
     functional.mse_loss(model(x), y).backward()
@@ -554,7 +564,7 @@ def test_in_half_precision_the_noise_is_drawn_in_double():
 def test_in_a_compiled_function_a_draw_is_the_same():
     results = []
     for compiled in (False, True):
-        model = network()
+        model = build_network()
         optimizer = MAKERS["Langevin"](model, seed=1)
 
         def training_step(model=model, optimizer=optimizer):
@@ -566,7 +576,7 @@ def test_in_a_compiled_function_a_draw_is_the_same():
         step = torch.compile(training_step, backend="eager") if compiled else training_step
         for _ in range(3):
             step()
-        results.append((optimizer.noise, *vector(model)))
+        results.append((optimizer.noise, *parameter_vector(model)))
     np.testing.assert_allclose(results[0], results[1], atol=1e-12)
 
 
@@ -656,11 +666,11 @@ MSE = ht.LossPosterior("mse_loss", 20)
 )
 def test_what_cannot_work_is_refused(make, words):
     with pytest.raises((TypeError, ValueError), match=words):
-        make(network())
+        make(build_network())
 
 
 def test_a_word_that_is_changed_to_one_seen_at_the_kick_has_no_draws():
-    model = network()
+    model = build_network()
     optimizer = MAKERS["Langevin"](model)
     optimizer.param_groups[0]["word"] = "ABOBA"
     with pytest.raises(ValueError, match="ABOBA sees θ at the kick"):
@@ -668,8 +678,8 @@ def test_a_word_that_is_changed_to_one_seen_at_the_kick_has_no_draws():
 
 
 def test_a_noise_that_was_set_to_nonsense_is_refused_by_name():
-    model = network()
+    model = build_network()
     optimizer = MAKERS["Langevin"](model)
     optimizer.param_groups[0]["noise"] = -1.0
     with pytest.raises(ValueError, match="noise must be > 0"):
-        advance(model, optimizer, 1)
+        make_steps(model, optimizer, 1)

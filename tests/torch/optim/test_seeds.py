@@ -1,7 +1,6 @@
 """Noise of one's own: seeds where none was given, and processes that share one or must not."""
 
 import copy
-import math
 import re
 import subprocess
 import sys
@@ -13,21 +12,17 @@ from torch import nn
 
 import heatbath as hb
 import heatbath.torch as ht
-from heatbath.torch.optim import torch_step
-from heatbath.torch.optim.numba_step import CompiledStep
 from heatbath.torch.optim.seeds import counted_anew
-from heatbath.torch.optim.sharding import Shard
-from heatbath.torch.optim.state import StepTensors
 
 
-def moved(optimizer, parameter):
+def step_once(optimizer, parameter):
     """What the noise of a step has done to a parameter at 0."""
     parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     return parameter.detach().clone()
 
 
-def langevin(**options):
+def build_langevin(**options):
     parameter = nn.Parameter(torch.zeros(1000))
     return ht.Langevin([parameter], 0.1, 1.0, 1.0, **options), parameter
 
@@ -35,15 +30,15 @@ def langevin(**options):
 @pytest.mark.parametrize("fused", [True, False])
 def test_two_optimisers_of_equal_shapes_have_noise_of_their_own(fused):
     """As the two of a GAN. The control: with one seed they are the same."""
-    one, two = (moved(*langevin(fused=fused)) for _ in range(2))
+    one, two = (step_once(*build_langevin(fused=fused)) for _ in range(2))
     assert abs(torch.corrcoef(torch.stack([one, two]))[0, 1]) < 4.5 / 1000**0.5
-    one, two = (moved(*langevin(fused=fused, seed=0)) for _ in range(2))
+    one, two = (step_once(*build_langevin(fused=fused, seed=0)) for _ in range(2))
     assert torch.equal(one, two)
 
 
 def seeds_of(start, count):
     torch.manual_seed(start)
-    return [langevin()[0].param_groups[0]["seed"] for _ in range(count)]
+    return [build_langevin()[0].param_groups[0]["seed"] for _ in range(count)]
 
 
 def test_a_seed_is_made_of_torch_s_and_a_count_and_nothing_is_drawn():
@@ -63,14 +58,14 @@ def test_a_seed_is_made_of_torch_s_and_a_count_and_nothing_is_drawn():
 
 
 def test_a_made_seed_is_in_the_state_and_groups_to_come_have_it():
-    optimizer, parameter = langevin()
-    moved(optimizer, parameter)
-    resumed, copied = langevin()
+    optimizer, parameter = build_langevin()
+    step_once(optimizer, parameter)
+    resumed, copied = build_langevin()
     copied.data = parameter.detach().clone()
     resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     for one in (optimizer, resumed):
         one.add_param_group({"params": [nn.Parameter(torch.zeros(4))]})
-    assert torch.equal(moved(resumed, copied), moved(optimizer, parameter))
+    assert torch.equal(step_once(resumed, copied), step_once(optimizer, parameter))
     seeds = {group["seed"] for one in (optimizer, resumed) for group in one.param_groups}
     assert len(seeds) == 1
     resumed.add_param_group({"params": [nn.Parameter(torch.zeros(4))], "seed": 7})
@@ -213,43 +208,3 @@ def test_processes_with_parts_of_a_model_are_refused_whatever_has_parted_it(proc
         "ZeRO, not named, with a seed",
     ):  # nobody waits, so that the first cannot know
         assert [said["told"][wrapper] for said in processes].count("accepted") == 1
-
-
-BLOCKS = {
-    "rows": ((300, 200), (150, 200), (150, 0)),
-    "one row": ((300, 200), (1, 200), (299, 0)),
-    "columns": ((300, 200), (300, 90), (0, 110)),
-    "in the middle": ((30, 40, 50), (10, 7, 50), (3, 20, 0)),
-    "of a vector": ((50_000,), (20_000,), (30_000,)),
-    "empty": ((5, 4), (0, 4), (5, 0)),
-    "whole": ((5, 4), (5, 4), (0, 0)),
-    "a scalar": ((), (), ()),
-}
-
-
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("name", BLOCKS)
-def test_a_block_of_a_parameter_is_stepped_as_it_is_in_the_whole(name, fused):
-    """Longer than the pieces and chunks in which numbers are made, without any other process."""
-    shape, size, offset = BLOCKS[name]
-    optimizer, _ = langevin(seed=5)
-    known = optimizer._parts.program_of(0, 0, optimizer.param_groups[0])
-    cut = tuple(slice(o, o + n) for o, n in zip(offset, size, strict=True))
-
-    def stepped(shard):
-        theta, p, gradient = (torch.zeros(shard.size, dtype=torch.float64) for _ in range(3))
-        unit = StepTensors(
-            known.program, known.coefficients, 0.0, 1.0, 5, 7,
-            parameters=[theta], theta=[theta], p=[p], gradients=[gradient], first_elements=[1234], rows=[1],
-            steps=[7], shards=[shard], sharded=True, size=math.prod(shape),
-        )  # fmt: skip
-        if fused:
-            CompiledStep().run([unit], 0)
-        else:
-            torch_step.run([unit], 0, torch_step.draw_normals)
-        return theta, p
-
-    whole = stepped(Shard(shape, shape, (0,) * len(shape), ()))
-    part = stepped(Shard(shape, size, offset, ()))
-    assert all(map(torch.equal, part, (tensor[cut] for tensor in whole)))
-    assert whole[0].unique().numel() == whole[0].numel()

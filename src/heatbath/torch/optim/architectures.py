@@ -29,19 +29,26 @@ EMBEDDINGS, VECTORS = "embeddings", "norms and biases"
 
 
 def block_names(model: nn.Module) -> list[str]:
-    """Return the names of the modules that a model repeats, its blocks."""
+    """Return the names of a model's blocks, the modules that it repeats.
+
+    Blocks are the members of a `ModuleList`, and members of a `Sequential` that share a class with another
+    member of one. If there are none, all modules that share a class are blocks. Only modules that contain
+    others count, and a block within a block is left out.
+    """
     compound = {name: module for name, module in model.named_modules() if name and _is_compound(module)}
-    containers = {name: c for name, c in _modules_in_containers(model) if name in compound}
+    containers = {name: container for name, container in _modules_in_containers(model) if name in compound}
+
     counts = Counter(type(compound[name]) for name in containers)
-    chosen = [
+    blocks = [
         name
         for name, container in containers.items()
         if isinstance(container, nn.ModuleList) or counts[type(compound[name])] > 1
     ]
-    if not chosen:
+    if not blocks:
         counts = Counter(map(type, compound.values()))
-        chosen = [name for name, module in compound.items() if counts[type(module)] > 1]
-    return [name for name in chosen if not any(name.startswith(f"{outer}.") for outer in chosen)]
+        blocks = [name for name, module in compound.items() if counts[type(module)] > 1]
+
+    return [name for name in blocks if not any(name.startswith(f"{outer}.") for outer in blocks)]
 
 
 def _is_compound(module: nn.Module) -> bool:
@@ -68,7 +75,20 @@ class HiddenParameter(NamedTuple):
 
 
 def divide_into_parts(model: nn.Module, hidden: list[HiddenParameter]) -> dict[str, list[Tensor]]:
-    """Return the parameters of hidden layers by parts, in the order of their first parameters."""
+    """Group the parameters of hidden layers into parts: embeddings, vectors, blocks and remaining layers.
+
+    Parameters
+    ----------
+    model : Module
+        The whole model, whose repeated modules are the blocks.
+    hidden : list of HiddenParameter
+        All parameters except those of the output layer.
+
+    Returns
+    -------
+    dict of str to list of Tensor
+        Parameters by the name of their part, in the order in which parts first occur.
+    """
     blocks = block_names(model)
     parts: dict[str, list[Tensor]] = {}
     for layer, owner, parameter in hidden:

@@ -6,6 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from heatbath._internal.checks import shown, whole
-from heatbath.torch.optim.param_groups import listed, tensor_of
+from heatbath.torch.optim.param_groups import NewGroup, listed, tensor_of
 from heatbath.torch.optim.sharding import SHARDED_CHAINS, is_sharded
 
 _all_chains: weakref.WeakSet[Chains] = weakref.WeakSet()  # see `with_chains_of_parameters`
@@ -76,44 +77,48 @@ class Chains(nn.Module):
     are_chains: ClassVar[bool] = True  # for `predict` and `Samples`, which need not import this class
 
     def __init__(self, model: nn.Module, count: int, start: Start = "fresh") -> None:
+        """Stack the parameters and buffers of `count` modules that start as `start` says."""
         super().__init__()
         if not isinstance(model, nn.Module) or isinstance(model, Chains):
             raise TypeError(f"Chains: a module is needed, got {shown(model)} of type {type(model).__name__}")
         if is_sharded(model):
             raise RuntimeError(f"Chains: {SHARDED_CHAINS}")
         self.count = whole("Chains: count", count, low=1, high=2**31)
+
         self.model: nn.Module
         self.__dict__["model"] = model  # not as a submodule, whose parameters would be among the chains'
         self.manner = "not called yet"
         self._modes_at_once: set[bool] = set()  # modes (training or not) in which a call at once has worked
+
         modules = _modules_at_start(model, self.count, start)
-        if not any(True for kind in (model.parameters(), model.buffers()) for _ in kind):
+        if not any(True for tensors in (model.parameters(), model.buffers()) for _ in tensors):
             raise ValueError("Chains: the module has no parameters")
-        self._places: dict[str, str] = {}  # names in this module, by names in the module of a chain
+        self._stacked_names: dict[str, str] = {}  # names in this module, by names in the module of a chain
         with torch.no_grad():
             for name, stacked in _stack(modules, "named_parameters"):
                 requires_grad = model.get_parameter(name).requires_grad
-                self.register_parameter(self._new_place(name), nn.Parameter(stacked, requires_grad))
+                self.register_parameter(self._new_name(name), nn.Parameter(stacked, requires_grad))
             for name, stacked in _stack(modules, "named_buffers"):
-                self.register_buffer(self._new_place(name), stacked)
+                self.register_buffer(self._new_name(name), stacked)
+
         self.train(model.training)
         _all_chains.add(self)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         _all_chains.add(self)
 
     def place(self, name: str) -> str:
         """Return the name of a stacked tensor in this module, given its name in the module of one chain."""
-        return self._places[name]
+        return self._stacked_names[name]
 
-    def _new_place(self, name: str) -> str:
-        """Choose and keep a name for a stacked tensor: without dots, and one that is still free."""
-        place = name.replace(".", "/")
-        while hasattr(self, place):
-            place = f"/{place}"
-        self._places[name] = place
-        return place
+    def _new_name(self, name: str) -> str:
+        """Choose and remember the name of a stacked tensor: without dots, and unlike any attribute."""
+        stacked_name = name.replace(".", "/")
+        while hasattr(self, stacked_name):
+            stacked_name = f"/{stacked_name}"
+        self._stacked_names[name] = stacked_name
+        return stacked_name
 
     def extra_repr(self) -> str:
         """Return the number of chains, their module, and how they are called."""
@@ -143,29 +148,48 @@ class Chains(nn.Module):
         arguments = Arguments(inputs, keywords, each)
         if each:
             self._check_first_axis(arguments)
-        tensors = {name: getattr(self, place) for name, place in self._places.items()}
+        tensors = {name: getattr(self, stacked_name) for name, stacked_name in self._stacked_names.items()}
         if self.manner == ONE_BY_ONE:
             return self._call_one_by_one(tensors, arguments)
-        has_worked = self.training in self._modes_at_once
-        snapshot = None if has_worked else self._take_snapshot()
+        if self.training in self._modes_at_once:
+            return self._call_at_once(tensors, arguments)
+        return self._call_in_new_mode(tensors, arguments)
+
+    def _call_in_new_mode(self, tensors: dict[str, Tensor], arguments: Arguments) -> object:
+        """Call the chains for the first time in this mode (training or evaluation), and settle the manner.
+
+        If `torch.func.vmap` cannot call them at once, they are called one by one from now on, with a warning.
+
+        Parameters
+        ----------
+        tensors : dict of str to Tensor
+            Stacked parameters and buffers, (chains, ...), by their names in the module of one chain.
+        arguments : Arguments
+            Arguments of the call.
+
+        Returns
+        -------
+        object
+            What the module returns, with the chain as the first axis of its tensors.
+        """
+        snapshot = self._take_snapshot()
         try:
             outputs = self._call_at_once(tensors, arguments)
         except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
-            if snapshot is None:
-                raise
             self._restore(snapshot)
             reason = " ".join(str(error).split())[:200]
         else:
             self.manner = AT_ONCE
             self._modes_at_once.add(self.training)
             return outputs
+
         outputs = self._call_one_by_one(tensors, arguments)
         self.manner = ONE_BY_ONE
         warnings.warn(
             f"the chains of {type(self.model).__name__} are called one after the other: torch.func.vmap "
             f"cannot call them at once, {reason}",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
         return outputs
 
@@ -178,52 +202,52 @@ class Chains(nn.Module):
                 )
 
     def _take_snapshot(self) -> Snapshot:
-        """Return a copy of what a call may change."""
+        """Copy what a call of the chains may change: buffers and the states of random generators."""
         devices = sorted({p.device.index or 0 for p in self.parameters() if p.is_cuda})
         cuda_states = {device: torch.cuda.get_rng_state(device) for device in devices}
         return Snapshot([buffer.clone() for buffer in self.buffers()], torch.get_rng_state(), cuda_states)
 
     @torch.no_grad()
     def _restore(self, snapshot: Snapshot) -> None:
-        """Undo what a call has changed that failed, so that it doesn't count twice."""
+        """Restore buffers and generators after a call that failed, so that it doesn't count twice."""
         for buffer, saved in zip(self.buffers(), snapshot.buffers, strict=True):
             buffer.copy_(saved)
         torch.set_rng_state(snapshot.cpu_state)
         for device, state in snapshot.cuda_states.items():
             torch.cuda.set_rng_state(state, device)
 
-    def _call_at_once(self, tensors: dict[str, Tensor], arguments: Arguments) -> Any:
-        """Call all chains by `torch.func.vmap`; `tensors` are the stacked ones, by names in the module."""
+    def _call_at_once(self, tensors: dict[str, Tensor], arguments: Arguments) -> object:
+        """Call all chains in one pass, by `torch.func.vmap` over their first axis.
 
-        def call(
-            tensors_of_chain: dict[str, Tensor], inputs: tuple[Any, ...], keywords: dict[str, Any]
-        ) -> Any:
-            return torch.func.functional_call(self.model, tensors_of_chain, inputs, keywords)
-
-        inputs, keywords, each = arguments
+        `tensors` are the stacked parameters and buffers by their names in the module of one chain. In the
+        result, which is that of the module, the chain is the first axis of each tensor.
+        """
+        inputs, keywords, are_stacked = arguments
+        axes = (None, None)
         has_tensors = any(isinstance(leaf, Tensor) for leaf in tree_leaves((inputs, keywords)))
-        axes = tree_map(lambda leaf: 0 if isinstance(leaf, Tensor) else None, (inputs, keywords))
-        in_dims = (0, *axes) if each and has_tensors else (0, None, None)
-        return torch.func.vmap(call, in_dims=in_dims, randomness="different")(tensors, inputs, keywords)
+        if are_stacked and has_tensors:  # vmap refuses arguments of which none has an axis to map over
+            axes = tree_map(lambda leaf: 0 if isinstance(leaf, Tensor) else None, (inputs, keywords))
+        call_chain = partial(torch.func.functional_call, self.model)
+        call_chains = torch.func.vmap(call_chain, in_dims=(0, *axes), randomness="different")
+        return call_chains(tensors, inputs, keywords)
 
-    def _call_one_by_one(self, tensors: dict[str, Tensor], arguments: Arguments) -> Any:
-        """Call one chain after the other and stack what they return."""
+    def _call_one_by_one(self, tensors: dict[str, Tensor], arguments: Arguments) -> object:
+        """Call the chains one after the other, and stack their outputs along a first axis.
+
+        `tensors` are the stacked parameters and buffers by their names in the module of one chain. Outputs
+        that are not tensors are those of the first chain.
+        """
         outputs = []
         for k in range(self.count):
             tensors_of_chain = {name: tensor[k] for name, tensor in tensors.items()}
             inputs, keywords = arguments.inputs, arguments.keywords
-            if arguments.each:
-                inputs, keywords = tree_map(
-                    lambda leaf, k=k: leaf[k] if isinstance(leaf, Tensor) else leaf, (inputs, keywords)
-                )
+            if arguments.are_stacked:
+                select_chain = partial(_select_chain, k=k)
+                inputs, keywords = tree_map(select_chain, (inputs, keywords))
             outputs.append(torch.func.functional_call(self.model, tensors_of_chain, inputs, keywords))
+        return tree_map(_stack_leaves, *outputs)
 
-        def stack(*leaves: Any) -> Any:  # what is not a tensor is that of the first chain
-            return torch.stack(leaves) if isinstance(leaves[0], Tensor) else leaves[0]
-
-        return tree_map(stack, *outputs)
-
-    def each(self, function: Callable[..., Tensor], outputs: Any, *targets: Any) -> Tensor:
+    def each(self, function: Callable[..., Tensor], outputs: object, *targets: object) -> Tensor:
         """Apply a function, such as a loss, to the outputs of each chain.
 
         Parameters
@@ -243,29 +267,34 @@ class Chains(nn.Module):
         axes = (0, *(None for _ in targets))
         return torch.func.vmap(function, in_dims=axes, randomness="different")(outputs, *targets)
 
-    def alive(self, state: Mapping[str, Any] | None = None) -> Tensor:
-        """Return which chains are finite, as a tensor of booleans.
+    def alive(self, state: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Return which chains have finite parameters and buffers.
 
-        What is not finite in a buffer of the module itself, such as a mask of -inf, is left out.
+        Elements that are not finite in a buffer of the module itself, such as a mask of -inf, don't count.
 
         Parameters
         ----------
         state : mapping, optional
-            A state of the chains, as `Samples` has them; without it their parameters and buffers now.
-        """
-        masks = {name: ~buffer.isfinite() for name, buffer in self.model.named_buffers()}
-        all_finite = []
-        for name, place in self._places.items():
-            if state is not None and place not in state:
-                continue
-            tensor = (getattr(self, place) if state is None else state[place]).detach()
-            is_finite = tensor.isfinite()
-            if name in masks:
-                is_finite = is_finite | masks[name].to(is_finite.device)
-            all_finite.append(is_finite.reshape(self.count, -1).all(dim=1))
-        return torch.stack(all_finite).all(dim=0)
+            A state of the chains, as `Samples` has them; without it the present one.
 
-    def states(self, state: Mapping[str, Any] | None = None) -> Iterator[dict[str, Tensor]]:
+        Returns
+        -------
+        Tensor of bool, (chains,)
+            True for a chain that is finite.
+        """
+        ignored = {name: ~buffer.isfinite() for name, buffer in self.model.named_buffers()}
+        finite_chains = []
+        for name, stacked_name in self._stacked_names.items():
+            if state is not None and stacked_name not in state:
+                continue
+            tensor = getattr(self, stacked_name) if state is None else state[stacked_name]
+            is_finite = tensor.detach().isfinite()
+            if name in ignored:
+                is_finite = is_finite | ignored[name].to(is_finite.device)
+            finite_chains.append(is_finite.reshape(self.count, -1).all(dim=1))
+        return torch.stack(finite_chains).all(dim=0)
+
+    def states(self, state: Mapping[str, Tensor] | None = None) -> Iterator[dict[str, Tensor]]:
         """Yield the state of the module in each chain.
 
         Parameters
@@ -274,15 +303,15 @@ class Chains(nn.Module):
             A state of the chains, as `Samples` has them; without it their state now.
         """
         state = self.state_dict() if state is None else state
-        missing = [place for place in self._places.values() if place not in state]
+        missing = [stacked_name for stacked_name in self._stacked_names.values() if stacked_name not in state]
         if missing:
             names = ", ".join(missing[:MOST_IN_MESSAGE])
             raise ValueError(f"this is not a state of these chains: it has no {names}")
         names_of_model = self.model.state_dict(keep_vars=True)
         kept = [name for name in names_of_model if not name.endswith("_extra_state")]
-        places = {**self._places, **self._tied_places()}
+        stacked_names = self._stacked_names | self._tied_names()
         for k in range(self.count):
-            yield {name: state[places[name]][k] for name in kept}
+            yield {name: state[stacked_names[name]][k] for name in kept}
 
     def load_into(self, model: nn.Module, chain: int) -> None:
         """Load the parameters and buffers of a chain into a module of the same architecture."""
@@ -297,20 +326,22 @@ class Chains(nn.Module):
             )
         model.load_state_dict(state, strict=False)  # all but extra state
 
-    def _tied_places(self) -> dict[str, str]:
-        """Return the places of tensors that have several names, by all of these names."""
+    def _tied_names(self) -> dict[str, str]:
+        """Return the names of stacked tensors by every name that the module has for them, shared ones too."""
         tensors = [
             *self.model.named_parameters(remove_duplicate=False),
             *self.model.named_buffers(remove_duplicate=False),
         ]
-        places = {id(tensor): self._places[name] for name, tensor in tensors if name in self._places}
-        return {name: places[id(tensor)] for name, tensor in tensors if id(tensor) in places}
+        known = {
+            id(tensor): self._stacked_names[name] for name, tensor in tensors if name in self._stacked_names
+        }
+        return {name: known[id(tensor)] for name, tensor in tensors if id(tensor) in known}
 
     def of(self, parameter: Tensor) -> nn.Parameter:
         """Return the stacked parameter that belongs to a parameter of the module."""
         for name, parameter_of_model in self.model.named_parameters():
             if parameter_of_model is parameter:
-                return self.get_parameter(self._places[name])
+                return self.get_parameter(self._stacked_names[name])
         raise ValueError(
             "a parameter is not one of the module of the chains: give those of chains.model, and chains "
             'beside them, as in {"params": chains.model[0].parameters(), "chains": chains, ...}'
@@ -318,11 +349,11 @@ class Chains(nn.Module):
 
 
 class Arguments(NamedTuple):
-    """Arguments of a call of the chains, and whether each chain has its own."""
+    """Arguments of a call of the chains; if they are stacked, tensors among them are (chains, ...)."""
 
-    inputs: tuple[Any, ...]
-    keywords: dict[str, Any]
-    each: bool
+    inputs: tuple[object, ...]
+    keywords: dict[str, object]
+    are_stacked: bool
 
 
 class Snapshot(NamedTuple):
@@ -333,8 +364,33 @@ class Snapshot(NamedTuple):
     cuda_states: dict[int, Tensor]
 
 
+def _select_chain(leaf: object, k: int) -> object:
+    """Return what chain k gets of an argument: its entry of a stacked tensor, anything else as it is."""
+    return leaf[k] if isinstance(leaf, Tensor) else leaf
+
+
+def _stack_leaves(*leaves: Any) -> object:
+    """Stack the outputs of all chains if they are tensors; otherwise return the first chain's."""
+    return torch.stack(leaves) if isinstance(leaves[0], Tensor) else leaves[0]
+
+
 def _modules_at_start(model: nn.Module, count: int, start: object) -> list[nn.Module]:
-    """Return the modules that the chains start as; for `start` see `Chains`."""
+    """Return the modules that the chains start as.
+
+    Parameters
+    ----------
+    model : Module
+        The module of which chains are made. It is the first chain itself unless `start` is a function.
+    count : int
+        Number of chains.
+    start : "fresh", "same" or callable
+        "fresh" initialises copies, "same" repeats the module, and a function returns the module of chain k.
+
+    Returns
+    -------
+    list of Module
+        A module for each chain, which may be the same one several times.
+    """
     if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
         raise ValueError("Chains: the module is lazy: call it once before you make chains of it")
     if start == "same":
@@ -343,30 +399,33 @@ def _modules_at_start(model: nn.Module, count: int, start: object) -> list[nn.Mo
         return [_checked_start(model, start(k), k) for k in range(count)]
     if start != "fresh":
         raise ValueError(f"Chains: start must be 'fresh', 'same' or a function, got {shown(start)}")
+    return [model, *_fresh_copies(model, count - 1)]
+
+
+def _fresh_copies(model: nn.Module, count: int) -> list[nn.Module]:
+    """Return copies of a module with newly initialised layers; parameters without gradients stay equal."""
     fixed = [
         name or type(module).__name__
         for name, module in model.named_modules()
         if _has_own_parameters(module) and _initialiser_of(module) is None
     ]
-    if fixed and count > 1:
+    if fixed and count > 0:
         raise ValueError(
             f"Chains: {', '.join(fixed[:MOST_IN_MESSAGE])} cannot be initialised, having no "
             "reset_parameters: use start='same' for chains that start alike, or start=function, which "
             "returns the module of chain k"
         )
-    copies = [deepcopy(model) for _ in range(count - 1)]
+    copies = [deepcopy(model) for _ in range(count)]
     for copied in copies:
         _initialise(copied)
-    with torch.no_grad():
-        for copied in copies:
-            for p, trained in zip(copied.parameters(), model.parameters(), strict=True):
-                if not trained.requires_grad:
-                    p.copy_(trained)
-    return [model, *copies]
+        for parameter, original in zip(copied.parameters(), model.parameters(), strict=True):
+            if not original.requires_grad:
+                parameter.detach().copy_(original)
+    return copies
 
 
-def _checked_start(model: nn.Module, module: Any, k: int) -> nn.Module:
-    """Return the module that a start function has returned for chain k, refused unless it is like `model`."""
+def _checked_start(model: nn.Module, module: object, k: int) -> nn.Module:
+    """Return the module that a start function made for chain k; refuse it unless its shapes are `model`'s."""
     if not isinstance(module, nn.Module):
         raise TypeError(f"Chains: start({k}) must return a module, got {shown(module)}")
     if _shapes_of(module) != _shapes_of(model):
@@ -404,7 +463,7 @@ def _stack(modules: list[nn.Module], kind: str) -> Iterator[tuple[str, Tensor]]:
         yield name, torch.stack([tensors[name].detach() for tensors in of_modules])
 
 
-def with_chains_of_parameters(groups: Iterable[Any]) -> list[Any]:
+def with_chains_of_parameters(groups: Iterable[NewGroup]) -> list[NewGroup]:
     """Return new groups in which stacked parameters are replaced by their module's, with "chains" beside.
 
     Taken for one long parameter, those of all chains would share one ξ and one temperature. Groups without
@@ -413,19 +472,34 @@ def with_chains_of_parameters(groups: Iterable[Any]) -> list[Any]:
     return [_with_chains(group) for group in groups]
 
 
-def _with_chains(group: Any) -> Any:
-    """Return one group as `with_chains_of_parameters` does."""
-    params = group.get("params") if isinstance(group, dict) and group.get("chains") is None else None
-    if params is None or isinstance(params, set):  # torch refuses a set
+def _with_chains(group: NewGroup) -> NewGroup:
+    """Replace the stacked parameters of a new group by their module's, and add its `Chains` as "chains".
+
+    Parameters
+    ----------
+    group : dict
+        A group as a user gives it, whose "params" may be stacked parameters of one `Chains`.
+
+    Returns
+    -------
+    dict
+        A new group. One without stacked parameters, or with "chains" already, is returned as it is.
+    """
+    if not isinstance(group, dict) or group.get("params") is None or group.get("chains") is not None:
         return group
-    params = listed(params)
+    if isinstance(group["params"], set):  # torch refuses it later, as a set has no order
+        return group
+
+    params = listed(group["params"])
     stacks = [_find_stack(tensor_of(entry)) for entry in params]
-    group = group | {"params": params}
+    group = group | {"params": params}  # the list, because an iterator can be read only once
     all_chains = {id(stack.chains): stack.chains for stack in stacks if stack is not None}
     if not all_chains:
         return group
     if None in stacks or len(all_chains) > 1:
-        raise ValueError("a group has parameters of chains beside others: give each Chains groups of its own")
+        raise ValueError(
+            "a group mixes the parameters of a Chains with other parameters: give each Chains its own groups"
+        )
     (chains,) = all_chains.values()
     return group | {"params": [stack.parameter for stack in stacks if stack is not None], "chains": chains}
 
@@ -440,13 +514,13 @@ class Stack(NamedTuple):
 def _find_stack(parameter: object) -> Stack | None:
     """Return what a stacked parameter belongs to, None for any other parameter."""
     for chains in list(_all_chains):
-        for name, stacked_name in chains._places.items():
+        for name, stacked_name in chains._stacked_names.items():
             if chains._parameters.get(stacked_name) is parameter:
                 return Stack(chains, chains.model.get_parameter(name))
     return None
 
 
-def with_stacked_parameters(groups: Iterable[Any]) -> list[Any]:
+def with_stacked_parameters(groups: Iterable[NewGroup]) -> list[NewGroup]:
     """Return new groups in which parameters of the module of "chains" are replaced by the stacked ones.
 
     The value of "chains" becomes the number of chains. Groups without "chains" are returned as they are.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from functools import partial
 from inspect import Parameter, Signature
 from typing import Any
 
@@ -23,23 +24,19 @@ from heatbath.methods.schedules import from_plain
 from heatbath.torch.optim import layers
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.optimizer import Partitioned
-from heatbath.torch.optim.param_groups import ParamGroup, values_of
+from heatbath.torch.optim.param_groups import NewGroup, ParamGroup, values_of
 from heatbath.torch.optim.posterior import check_posterior
 
+_keyword = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
 OPTIONS = [
-    Parameter("seed", Parameter.KEYWORD_ONLY, default=None, annotation="int | None"),
-    Parameter("fused", Parameter.KEYWORD_ONLY, default=None, annotation="bool | None"),
-    Parameter("maximize", Parameter.KEYWORD_ONLY, default=False, annotation="bool"),
-    Parameter("posterior", Parameter.KEYWORD_ONLY, default=None, annotation="LossPosterior | None"),
-    Parameter("foreach", Parameter.KEYWORD_ONLY, default=None, annotation="bool | None"),
-    Parameter("capturable", Parameter.KEYWORD_ONLY, default=False, annotation="bool"),
-    Parameter("differentiable", Parameter.KEYWORD_ONLY, default=False, annotation="bool"),
-    Parameter("chain", Parameter.KEYWORD_ONLY, default=0, annotation="int"),
+    option
+    for option in inspect.signature(Partitioned.__init__).parameters.values()
+    if option.kind is Parameter.KEYWORD_ONLY
 ]
 DEFAULTS: dict[str, dict[str, float]] = {"LOL": {"lr": 0.2, "gamma": 0.3, "tau": 1e-5}}
 """Defaults of presets where they differ from the library's. At the paper's friction, good for small hard
 problems, the noise of the gradients heats deeper models until they have learned little or nothing."""
-DEEP = {"frequency": 0.3, "damping": 1.0}
+DEFAULTS_OF_BLOCKS = {"frequency": 0.3, "damping": 1.0}
 """What parts by blocks have in place of ε and σ, unless these are given: by measurement (docs/deep.md)."""
 REPLACED = {"frequency": "epsilon", "damping": "sigma"}  # coefficients, and those they take the place of
 PARAMS = "nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]]"  # annotations of arguments
@@ -52,21 +49,23 @@ class _OneMethod(Partitioned):
 
     _method: type[Method]
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        arguments = _bind(type(self), args, options)
+    def __init__(self, *args: object, **keywords: object) -> None:
+        """Give all parameters the method; `args` and `keywords` are those of the class's signature."""
+        arguments = _bind(type(self), args, keywords)
         params, lr = arguments.pop("params"), arguments.pop("lr")
-        chosen = {p.name: arguments.pop(p.name) for p in OPTIONS}
-        method = self._method(**arguments)
-        shared, params = _without_chains(params)
-        groups = layers.parameters_of(params)
+        options = {option.name: arguments.pop(option.name) for option in OPTIONS}
+        method = self._method(**arguments)  # what remains are the arguments of the method
+
+        model, chains = _split_chains(params)
+        groups = layers.parameters_of(model)
         if not all(isinstance(entry, dict) for entry in groups):
             groups = [{"params": groups}]
-            if chosen["posterior"] is not None and isinstance(params, Module):
-                groups[0]["layers"] = layers.layers_of_module(params)
-        super().__init__([{"method": method, **shared, **group} for group in groups], lr, **chosen)
+            if options["posterior"] is not None and isinstance(model, Module):
+                groups[0]["layers"] = layers.layers_of_module(model)  # each may have a prior of its own
+        super().__init__([{"method": method, **chains, **group} for group in groups], lr, **options)
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a part; without a "method" it has that of the first part, as it is now."""
+    def add_param_group(self, param_group: NewGroup) -> None:
+        """Add a part; without a "method" it gets the first part's, with its present coefficients."""
         if isinstance(param_group, dict) and "method" not in param_group and self.param_groups:
             param_group = _method_as_in(self.param_groups[0]) | param_group
         super().add_param_group(param_group)
@@ -87,26 +86,33 @@ class _MethodByLayer(Partitioned):
 
     _preset: Callable[..., Partition]
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        arguments = _bind(type(self), args, options)
+    def __init__(self, *args: object, **keywords: object) -> None:
+        """Divide a model into layers, and give each the method that the preset has for its part.
+
+        `args` and `keywords` are those of the class's signature.
+        """
+        arguments = _bind(type(self), args, keywords)
         model, hidden, output = (arguments.pop(name) for name in ("model", "hidden", "output"))
         lr, parts = arguments.pop("lr"), arguments.pop("parts")
-        arguments |= _defaults_of_blocks(type(self), args, options, parts)
-        chosen = {p.name: arguments.pop(p.name) for p in OPTIONS}
-        check_posterior(chosen["posterior"])
-        posterior = chosen["posterior"] and chosen["posterior"].values
-        if posterior is not None and arguments["tau"] == DEFAULTS.get(type(self).__name__, {}).get("tau"):
-            del arguments["tau"]  # it is the class's default, and the posterior sets another
+        arguments |= _defaults_of_blocks(type(self), args, keywords, parts)
+        options = {option.name: arguments.pop(option.name) for option in OPTIONS}
+
+        check_posterior(options["posterior"])
+        posterior = None if options["posterior"] is None else options["posterior"].values
+        default_tau = DEFAULTS.get(type(self).__name__, {}).get("tau")
+        if posterior is not None and arguments["tau"] == default_tau:
+            del arguments["tau"]  # the posterior sets the temperature; the preset refuses any other value
         methods = type(self)._preset(h=1.0, posterior=posterior, **arguments).methods
-        shared, model = _without_chains(model)
+
+        model, chains = _split_chains(model)
         groups = layers.split(model, hidden, output, parts)
-        groups = [{"method": methods[group["part"]], **shared, **group} for group in groups]
-        super().__init__(groups, lr, **chosen)
+        groups = [{"method": methods[group["part"]], **chains, **group} for group in groups]
+        super().__init__(groups, lr, **options)
         if isinstance(model, Module) and output is None and layers.CallOrder.is_uncertain(model):
             self._call_order = layers.CallOrder(model, groups[-1]["name"])
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a layer; without a "method" it has that of the layers with the same "part", as it is now."""
+    def add_param_group(self, param_group: NewGroup) -> None:
+        """Add a layer; without a "method" it gets that of its "part", with its present coefficients."""
         if isinstance(param_group, dict) and "method" not in param_group and self.param_groups:
             (param_group,) = layers.check_parts([param_group])
             like = next(group for group in self.param_groups if group["part"] == param_group["part"])
@@ -115,42 +121,53 @@ class _MethodByLayer(Partitioned):
 
 
 def _defaults_of_blocks(
-    cls: type[Partitioned], args: tuple[Any, ...], options: dict[str, Any], parts: layers.Parts
-) -> dict[str, Any]:
-    """Return the frequency and the damping of parts by blocks, unless they or ε and σ were given.
+    cls: type[Partitioned], args: tuple[object, ...], keywords: dict[str, object], parts: layers.Parts
+) -> dict[str, float]:
+    """Return the default frequency and damping of a model that is divided into blocks.
 
     Parameters
     ----------
     cls : type
         The class of the optimiser.
-    args, options
+    args, keywords
         The arguments that it was called with.
     parts : "layers" or "blocks"
-        How the model is divided. Of layers nothing is returned.
+        How the model is divided.
+
+    Returns
+    -------
+    dict of str to float
+        "frequency" and "damping", without those that were passed, or whose ε or σ was passed. It is empty for
+        layers, and for classes without these coefficients.
+
+    Raises
+    ------
+    ValueError
+        If both a frequency and ε, or both a damping and σ, were passed.
     """
     signature = inspect.signature(cls)
-    given = signature.bind(*args, **options).arguments
+    passed = signature.bind(*args, **keywords).arguments
     defaults = {}
     for name, replaced in REPLACED.items():
         if name not in signature.parameters:
             continue
-        if given.get(name) and replaced in given:
+        if passed.get(name) and replaced in passed:
             raise ValueError(f"{cls.__name__}: {name} sets {replaced}, so give only one of the two")
-        if parts == "blocks" and name not in given and replaced not in given:
-            defaults[name] = DEEP[name]
+        if parts == "blocks" and name not in passed and replaced not in passed:
+            defaults[name] = DEFAULTS_OF_BLOCKS[name]
     return defaults
 
 
-def _without_chains(model: Any) -> tuple[dict[str, Any], Any]:
-    """Return what every group gets beside its parameters, and the module of chains in place of `Chains`."""
-    return ({"chains": model}, model.model) if isinstance(model, Chains) else ({}, model)
+def _split_chains(model: object) -> tuple[object, dict[str, Chains]]:
+    """Return the module of a `Chains` and {"chains": it}, the key of its groups; else the model and {}."""
+    return (model.model, {"chains": model}) if isinstance(model, Chains) else (model, {})
 
 
-def _bind(cls: type[Partitioned], args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a class by name, with its defaults."""
+def _bind(cls: type[Partitioned], args: tuple[object, ...], keywords: dict[str, object]) -> dict[str, Any]:
+    """Return the arguments of a class by name, with its defaults for those that were not passed."""
     signature = inspect.signature(cls)
     try:
-        bound = signature.bind(*args, **options)
+        bound = signature.bind(*args, **keywords)
     except TypeError as error:
         raise TypeError(
             f"{cls.__name__}: {error}; accepted arguments: {', '.join(signature.parameters)}"
@@ -159,9 +176,9 @@ def _bind(cls: type[Partitioned], args: tuple[Any, ...], options: dict[str, Any]
     return bound.arguments
 
 
-def _method_as_in(group: ParamGroup) -> dict[str, Any]:
-    """Return the method of a group with its coefficients as they are now, as keys of a new group."""
-    method: dict[str, Any] = {"method": group["method"]}
+def _method_as_in(group: ParamGroup) -> NewGroup:
+    """Return the method of a group with its present coefficients and schedules, as keys of a new group."""
+    method: NewGroup = {"method": group["method"]}
     for name in names(find_method(group["method"])):
         if name in group["schedules"]:
             method[name] = from_plain(group["schedules"][name])
@@ -171,7 +188,10 @@ def _method_as_in(group: ParamGroup) -> dict[str, Any]:
 
 
 def method_class(method: type[Method]) -> type[Partitioned]:
-    """Return the optimiser that has this method, a registered one, for all parameters."""
+    """Make the class of optimisers that give all parameters this method, a registered one.
+
+    Its signature is `params`, `lr`, the fields of the method and the options of `Partitioned`.
+    """
     arguments = [
         Parameter("params", Parameter.POSITIONAL_OR_KEYWORD, annotation=PARAMS),
         Parameter("lr", Parameter.POSITIONAL_OR_KEYWORD, annotation="Value"),
@@ -182,23 +202,29 @@ def method_class(method: type[Method]) -> type[Partitioned]:
 
 
 def preset_class(name: str) -> type[Partitioned]:
-    """Return the optimiser of a preset."""
+    """Make the class of optimisers that divide a model into layers as a preset does, such as "LOL".
+
+    Its signature is `model`, the arguments of the preset with `lr` for `h`, how layers are found, and the
+    options of `Partitioned`.
+    """
     preset = PRESETS[name]
     coefficients = []
-    for p in inspect.signature(preset).parameters.values():
-        if p.name != "posterior":
-            name_here = "lr" if p.name == "h" else p.name
-            default = DEFAULTS.get(name, {}).get(name_here, p.default)
-            p = _without_sweeps(p).replace(kind=Parameter.KEYWORD_ONLY, name=name_here, default=default)
-            coefficients.append(p)
+    for parameter in inspect.signature(preset).parameters.values():
+        if parameter.name == "posterior":  # it is among the options
+            continue
+        torch_name = "lr" if parameter.name == "h" else parameter.name
+        default = DEFAULTS.get(name, {}).get(torch_name, parameter.default)
+        coefficient = _without_sweeps(parameter)
+        coefficients.append(
+            coefficient.replace(kind=Parameter.KEYWORD_ONLY, name=torch_name, default=default)
+        )
+
     arguments = [
         Parameter("model", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=MODEL),
         *coefficients,
-        Parameter("hidden", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
-        Parameter("output", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
-        Parameter(
-            "parts", Parameter.KEYWORD_ONLY, default="layers", annotation='Literal["layers", "blocks"]'
-        ),
+        _keyword("hidden", default=None, annotation=PART),
+        _keyword("output", default=None, annotation=PART),
+        _keyword("parts", default="layers", annotation='Literal["layers", "blocks"]'),
         *OPTIONS,
     ]
     return _make_class(name, _MethodByLayer, arguments, preset.__doc__, _preset=staticmethod(preset))
@@ -210,9 +236,9 @@ def _without_sweeps(parameter: Parameter) -> Parameter:
 
 
 def _make_class(
-    name: str, base: type[Partitioned], arguments: list[Parameter], text: str | None, **attributes: Any
+    name: str, base: type[Partitioned], arguments: list[Parameter], text: str | None, **attributes: object
 ) -> type[Partitioned]:
-    """Return a new class of optimisers.
+    """Make a new class of optimisers that accepts the given arguments and is documented.
 
     Parameters
     ----------
@@ -227,8 +253,8 @@ def _make_class(
     """
     summary = inspect.cleandoc(text or "").split("\n\n")[0]
 
-    def init(self: Any, *args: Any, **options: Any) -> None:
-        base.__init__(self, *args, **options)
+    def init(self: Partitioned, *args: Any, **keywords: Any) -> None:
+        base.__init__(self, *args, **keywords)
 
     self_argument = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
     init.__name__ = "__init__"
@@ -246,15 +272,19 @@ def _make_class(
     )
 
 
-_classes: dict[str, type[Partitioned]] = {}
+_classes: dict[str, type[Partitioned]] = {}  # classes made so far, by name
 
 
 def __getattr__(name: str) -> type[Partitioned]:
-    """Return the class of a method or preset, a new one for a method that was registered again."""
+    """Return the class of optimisers for the method or preset of this name, made when it is first needed.
+
+    A method that was registered again gets a new class.
+    """
     method = known_methods().get(name)
-    known = _classes.get(name)
-    if known is not None and getattr(known, "_method", method) is method:
-        return known
+    existing = _classes.get(name)
+    if existing is not None and getattr(existing, "_method", method) is method:
+        return existing
+
     if name in PRESETS:
         _classes[name] = preset_class(name)
     elif method is not None:

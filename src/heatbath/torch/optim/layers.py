@@ -15,10 +15,11 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from heatbath._internal.checks import choice, shown
 from heatbath.torch.optim.architectures import NORMALISATIONS, HiddenParameter, divide_into_parts
-from heatbath.torch.optim.param_groups import listed, tensor_of
+from heatbath.torch.optim.param_groups import NewGroup, listed, tensor_of
 from heatbath.torch.optim.state import is_lazy
 
 Parts = Literal["layers", "blocks"]
@@ -62,27 +63,31 @@ class CallOrder:
         return any(type(child) is not nn.Sequential for child in compound)
 
     def __init__(self, module: nn.Module, output: str) -> None:
+        """Judge the order of layers by their shapes, and watch the module's calls unless it is scripted."""
         self.output = output
         self.latest = self.final = ""  # layer called last so far; layer that acts last, once it is known
         self.was_judged = False
+
         layers = layers_of_module(module)
         self.is_chain = _is_chain(layers)
         self.has_rival = not self.is_chain and layers[-1].name == output and _has_rival(layers)
-        self.hooks: list[Any] = []
+
+        self.hooks: list[RemovableHandle] = []
         if any(isinstance(child, torch.jit.ScriptModule) for child in module.modules()):
-            return
-        self.hooks = [
-            owner.register_forward_hook(partial(self._note_call, _layer_name(name) or type(owner).__name__))
-            for name, owner in _owners(module)
-            if owner is not module
-        ]
+            return  # it would not call them
+        for name, owner in _owners(module):
+            if owner is not module:
+                note_call = partial(self._note_call, _layer_of_owner(name, owner))
+                self.hooks.append(owner.register_forward_hook(note_call))
         self.hooks.append(module.register_forward_hook(self._note_end))
 
     def _note_call(self, name: str, *_: object) -> None:
+        """Remember the layer that was called last; a forward hook of each layer."""
         if not torch.compiler.is_compiling():
             self.latest = name
 
     def _note_end(self, *_: object) -> None:
+        """Settle which layer acts last when a forward pass ends; a forward hook of the whole module."""
         if not torch.compiler.is_compiling():
             self._settle()
 
@@ -93,12 +98,17 @@ class CallOrder:
             hook.remove()
 
     def is_confirmed(self, moves: bool) -> bool:
-        """Return whether the output layer is known to act last; refuse it where another layer does.
+        """Return whether the output layer is known to act last.
 
         Parameters
         ----------
         moves : bool
-            Whether a step is made now, before which the model should have been called.
+            True if a step is about to move parameters, so that the model should have been called.
+
+        Raises
+        ------
+        ValueError
+            If another layer acts last, or may do so by its shape.
         """
         if moves and not self.final and self.latest:
             self._settle()
@@ -112,7 +122,7 @@ class CallOrder:
         return bool(self.final)
 
     def _judge_by_shapes(self) -> None:
-        """Refuse an output layer that has a rival; warn where shapes can't tell."""
+        """Refuse an output layer that another layer may follow by its shape; warn if shapes can't tell."""
         self.was_judged = True
         if self.has_rival:
             raise ValueError(_describe_rival(self.output))
@@ -125,8 +135,8 @@ class CallOrder:
             )
 
 
-def split(model: object, hidden: object, output: object, parts: Parts = "layers") -> list[dict[str, Any]]:
-    """Return groups with "params", "name" and "part": one for each hidden layer, and the output layer's.
+def split(model: object, hidden: object, output: object, parts: Parts = "layers") -> list[NewGroup]:
+    """Divide a model into groups: one for each hidden layer, and the output layer's as the last.
 
     Parameters
     ----------
@@ -136,16 +146,30 @@ def split(model: object, hidden: object, output: object, parts: Parts = "layers"
         The hidden layers, which go without a model, and the output layer.
     parts : "layers" or "blocks"
         Whether a hidden part is a layer, or a block of a deep network (see `architectures`).
+
+    Returns
+    -------
+    list of dict
+        Groups with "params", "name" and "part", which is "hidden" or "output".
+
+    Raises
+    ------
+    TypeError
+        If the arguments are not parameters, or contradict one another.
+    ValueError
+        If a part is missing, or if the last layer may not be the output layer.
     """
     choice("parts", parts, ("layers", "blocks"))
     if parts == "blocks":
         return _split_into_blocks(model, hidden, output)
+
     if model is None:
         if hidden is None or output is None:
             raise TypeError(f"a model is needed: {ACCEPTED}")
         return _groups_of(_layers_of(hidden, "hidden"), _layers_of(output, "output"))
     if hidden is not None:
         raise TypeError("hidden= is given without a model and with output=; got a model as well")
+
     if isinstance(model, Iterable) and not isinstance(model, (nn.Module, Tensor)):
         model = list(model)
         if model and all(isinstance(group, Mapping) for group in model):
@@ -153,6 +177,15 @@ def split(model: object, hidden: object, output: object, parts: Parts = "layers"
     layers = _layers_of(model, "")
     if output is not None:
         return _split_off(layers, _layers_of(output, "output"))
+    _check_last_layer(model, layers)
+    return _groups_of(layers[:-1], layers[-1:])
+
+
+def _check_last_layer(model: object, layers: list[ModuleLayer]) -> None:
+    """Refuse layers whose last one may not be the output layer; the error asks for `output=`.
+
+    `model` is the module or the named parameters that the layers are from.
+    """
     if len(layers) < 2:
         raise ValueError(
             f"a hidden layer and an output layer are needed, got {len(layers)} layer: {ACCEPTED}"
@@ -163,19 +196,18 @@ def split(model: object, hidden: object, output: object, parts: Parts = "layers"
         _check_no_own_matrix(model)
     elif not _is_chain(layers) and _has_rival(layers):
         raise ValueError(_describe_rival(layers[-1].name))
-    return _groups_of(layers[:-1], layers[-1:])
 
 
-def _split_groups(groups: list[dict[str, Any]], output: object) -> list[dict[str, Any]]:
-    """Return groups with both parts, which they name themselves or `output` tells apart."""
+def _split_groups(groups: list[NewGroup], output: object) -> list[NewGroup]:
+    """Return groups that each have a "part": the one they name, or what `output` makes of them."""
     groups = check_parts(groups if output is None else _divide_groups(groups, output))
     if {group["part"] for group in groups} != {"hidden", "output"}:
         raise ValueError("both parts are needed: a group that is 'hidden' and a group that is 'output'")
     return groups
 
 
-def _split_off(layers: list[ModuleLayer], final: list[ModuleLayer]) -> list[dict[str, Any]]:
-    """Return groups of the output layer `final`, and of the parameters of all layers without it."""
+def _split_off(layers: list[ModuleLayer], final: list[ModuleLayer]) -> list[NewGroup]:
+    """Return groups of the output layer `final` and, without its parameters, of all other layers."""
     output_ids = {id(p) for layer in final for p in layer.params}
     if not output_ids <= {id(p) for layer in layers for p in layer.params}:
         raise ValueError(OUTPUT_NOT_IN_MODEL)
@@ -188,11 +220,20 @@ def _split_off(layers: list[ModuleLayer], final: list[ModuleLayer]) -> list[dict
     return _groups_of(hidden, final)
 
 
-def _split_into_blocks(model: object, hidden: object, output: object) -> list[dict[str, Any]]:
-    """Return a group for each part of a deep network (see `architectures`), and the output layer's.
+def _split_into_blocks(model: object, hidden: object, output: object) -> list[NewGroup]:
+    """Divide a deep network into a group for each part (see `architectures`) and the output layer's.
 
     A last layer that shares its parameters, as those of language models do with their embeddings, is the
     output layer with all of them.
+
+    Parameters
+    ----------
+    model : Module
+        The network; anything else is refused.
+    hidden : None
+        Refused if it is given: the hidden layers are all but the output layer.
+    output : Module, parameters or None
+        The output layer; None for the last module that has parameters.
     """
     if not isinstance(model, nn.Module) or hidden is not None:
         raise TypeError(
@@ -202,20 +243,21 @@ def _split_into_blocks(model: object, hidden: object, output: object) -> list[di
     owners = list(_owners(model))
     if not owners:
         raise ValueError("a hidden layer and an output layer are needed, but the model has no parameters")
+
     final = [_last_layer(model, *owners[-1])] if output is None else _layers_of(output, "output")
-    seen = {id(p) for layer in final for p in layer.params}
-    if not seen <= {id(p) for p in model.parameters()}:
+    output_ids = {id(p) for layer in final for p in layer.params}
+    if not output_ids <= {id(p) for p in model.parameters()}:
         raise ValueError(OUTPUT_NOT_IN_MODEL)
-    hidden_parameters: list[HiddenParameter] = []
+
+    hidden_parameters: dict[int, HiddenParameter] = {}  # each once, though modules may share it
     for name, owner in owners:
         for parameter in owner.parameters(recurse=False):
-            if id(parameter) not in seen:
-                layer = _layer_name(name) or type(owner).__name__
-                hidden_parameters.append(HiddenParameter(layer, owner, parameter))
-                seen.add(id(parameter))
+            if id(parameter) not in output_ids:
+                hidden_parameter = HiddenParameter(_layer_of_owner(name, owner), owner, parameter)
+                hidden_parameters.setdefault(id(parameter), hidden_parameter)
     if not hidden_parameters:
         raise ValueError(f"nothing is left for the hidden layers: {ACCEPTED}")
-    params_of_parts = divide_into_parts(model, hidden_parameters)
+    params_of_parts = divide_into_parts(model, list(hidden_parameters.values()))
     return _groups_of([ModuleLayer(name, params) for name, params in params_of_parts.items()], final)
 
 
@@ -235,27 +277,40 @@ def _last_layer(model: nn.Module, name: str, owner: nn.Module) -> ModuleLayer:
     parametrised = name.rpartition(".parametrizations")[0]
     if parametrised:  # the layer has parameters in several modules
         return ModuleLayer(parametrised, [*model.get_submodule(parametrised).parameters()])
-    return ModuleLayer(_layer_name(name) or type(owner).__name__, [*owner.parameters(recurse=False)])
+    return ModuleLayer(_layer_of_owner(name, owner), [*owner.parameters(recurse=False)])
 
 
-def _divide_groups(groups: list[dict[str, Any]], output: object) -> list[dict[str, Any]]:
-    """Return groups without a part, as frameworks make them, divided into the output layer and hidden layers.
+def _divide_groups(groups: list[NewGroup], output: object) -> list[NewGroup]:
+    """Divide groups without a "part", as frameworks make them, into the output layer and hidden layers.
 
-    Hidden parameters with names are divided by layers, those without stay together.
+    Parameters
+    ----------
+    groups : list of dict
+        New groups, whose "params" are parameters or pairs of name and parameter.
+    output : Module or parameters
+        The output layer.
+
+    Returns
+    -------
+    list of dict
+        Groups with a "part", which keep all other values of theirs. Hidden parameters with names are divided
+        by layers, those without stay together.
     """
     output_ids = {id(p) for layer in _layers_of(output, "output") for p in layer.params}
     divided = []
     for group in groups:
-        hidden: dict[str, list[Any]] = {}
-        final: list[Any] = []
+        hidden: dict[str, list[object]] = {}  # entries of "params" by the name of their layer, "" without
+        final: list[object] = []
         for entry in listed(group["params"]):
             if id(tensor_of(entry)) in output_ids:
                 final.append(entry)
             else:
                 name = _layer_name(entry[0].rpartition(".")[0]) if isinstance(entry, tuple) else ""
                 hidden.setdefault(name, []).append(entry)
+
         for name, entries in hidden.items():
-            divided.append(group | {"params": entries, "part": "hidden"} | ({"name": name} if name else {}))
+            name_of_layer = {"name": name} if name else {}
+            divided.append(group | {"params": entries, "part": "hidden"} | name_of_layer)
         if final:
             divided.append(group | {"params": final, "part": "output"})
     if "output" not in {group["part"] for group in divided}:
@@ -296,20 +351,26 @@ def _describe_rival(name: str) -> str:
 
 
 def _layers_of(source: object, name: str) -> list[ModuleLayer]:
-    """Return the layers of a module, of named parameters, or of bare parameters.
+    """Return the layers that a user has passed as a module, as named parameters, or as bare parameters.
 
     Parameters
     ----------
     source : Module, Tensor or iterable
-        What a user has given.
+        The module or its parameters.
     name : str
-        The name of a layer made of bare parameters; without one these are refused.
+        The name of a layer made of bare parameters; if it is empty, these are refused.
+
+    Raises
+    ------
+    TypeError
+        If there are no parameters, or if they have no names and `name` is empty.
     """
     if isinstance(source, nn.Module):
         return layers_of_module(source)
     entries = listed(source) if isinstance(source, Iterable) else []
     if not entries:
         raise TypeError(f"parameters are needed, got {shown(source)}: {ACCEPTED}")
+
     if all(_is_named_parameter(entry) for entry in entries):
         owners: dict[str, list[Tensor]] = {}
         for full_name, parameter in entries:
@@ -318,6 +379,7 @@ def _layers_of(source: object, name: str) -> list[ModuleLayer]:
             ModuleLayer(owner or name, params, "" if any(p.dim() > 1 for p in params) else "has only vectors")
             for owner, params in owners.items()
         ]
+
     if not all(isinstance(entry, Tensor) for entry in entries):
         raise TypeError(f"parameters are needed, got {shown(entries[0])}: {ACCEPTED}")
     if not name:
@@ -326,6 +388,7 @@ def _layers_of(source: object, name: str) -> list[ModuleLayer]:
 
 
 def _is_named_parameter(entry: object) -> bool:
+    """Return whether an entry of "params" is a pair of name and parameter."""
     return isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], Tensor)
 
 
@@ -337,7 +400,11 @@ def _owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def layers_of_module(module: nn.Module) -> list[ModuleLayer]:
-    """Return the layers of a module in order; a shared parameter belongs to the first layer that has it."""
+    """Return the layers of a module, in the order in which it declares them.
+
+    A shared parameter belongs to the first layer that has it, and the parameters of a parametrisation (such
+    as weight_norm) to the layer that is parametrised. The `doubt` of a layer says why it may not be the last.
+    """
     seen: set[int] = set()
     layers: list[ModuleLayer] = []
     for full_name, owner in _owners(module):
@@ -345,25 +412,31 @@ def layers_of_module(module: nn.Module) -> list[ModuleLayer]:
         params: list[Tensor] = list(owner.parameters(recurse=False))
         unseen = [p for p in params if id(p) not in seen]
         seen |= {id(p) for p in params}
-        if unseen and name != full_name and layers and layers[-1].name == name:  # a parametrisation
+
+        if not unseen:  # all of its parameters belong to earlier layers, but it may act last
+            layers[-1] = layers[-1]._replace(doubt=f"is followed by {name!r}, which shares its parameters")
+        elif name != full_name and layers and layers[-1].name == name:  # a parametrisation
             layers[-1].params.extend(unseen)
-        elif unseen:
+        else:
             doubt = "shares parameters" if len(unseen) < len(params) else ""
             doubt = "is a normalisation" if isinstance(owner, NORMALISATIONS) else doubt
-            layers.append(ModuleLayer(name or type(owner).__name__, unseen, doubt))
-        elif layers:  # all of its parameters belong to others, but it may be the last
-            layers[-1] = layers[-1]._replace(doubt=f"is followed by {name!r}, which shares its parameters")
+            layers.append(ModuleLayer(_layer_of_owner(full_name, owner), unseen, doubt))
     return layers
 
 
 def _layer_name(name: str) -> str:
-    """Return the name of the layer of a module: parametrisations (weight_norm, ...) belong to theirs."""
+    """Return the name of the layer of a module: that of the parametrised one for a parametrisation."""
     levels = name.split(".")
     return ".".join(levels[: levels.index("parametrizations")] if "parametrizations" in levels else levels)
 
 
-def _groups_of(hidden: list[ModuleLayer], final: list[ModuleLayer]) -> list[dict[str, Any]]:
-    """Return the groups of hidden layers and of the output layer."""
+def _layer_of_owner(name: str, owner: nn.Module) -> str:
+    """Return the name of the layer of a module, or the module's class if it is the whole model."""
+    return _layer_name(name) or type(owner).__name__
+
+
+def _groups_of(hidden: list[ModuleLayer], final: list[ModuleLayer]) -> list[NewGroup]:
+    """Return a new group for each hidden layer and each layer of the output part, in this order."""
     return [
         {"params": layer.params, "part": part, "name": layer.name}
         for part, layers in (("hidden", hidden), ("output", final))
@@ -371,7 +444,7 @@ def _groups_of(hidden: list[ModuleLayer], final: list[ModuleLayer]) -> list[dict
     ]
 
 
-def check_parts(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def check_parts(groups: list[NewGroup]) -> list[NewGroup]:
     """Return groups, refused unless each has a "part" that is 'hidden' or 'output'."""
     for group in groups:
         if group.get("part") not in ("hidden", "output"):
@@ -382,7 +455,7 @@ def check_parts(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def parameters_of(params: object) -> list[Any]:
-    """Return the parameters of a module, or given parameters or groups, as a list."""
+    """Return the parameters of a module, or the parameters or groups of an iterable, as a list."""
     if isinstance(params, nn.Module):
         params = params.parameters()
     if isinstance(params, Tensor) or not isinstance(params, Iterable):

@@ -23,8 +23,13 @@ from heatbath.torch.optim.step_program import StepProgram, Table
 
 TENSOR_TYPES = {Tensor, torch.nn.Parameter}  # whose numbers lie at `data_ptr`; others may wrap tensors
 PIECES_FOR_THREADS = 8  # with up to this many pieces a second thread does not pay
-EXAMPLES = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
 KEPT_CODES = 64  # of words that change from step to step; with more, all are forgotten
+ONE_THREAD = 0, 1  # no region of torch's threads, and one thread
+NO_PIECES = 0, 0  # first piece and stop of a call that does what follows a pass, and nothing else
+
+CodeKey = tuple[int, tuple[StepProgram, ...], tuple[int, ...]]  # stage, programs, program of each unit
+Empty = NDArray[np.floating[Any]]  # an empty array of the tensors' type, by which code is compiled for it
+EXAMPLES: dict[torch.dtype, Empty] = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0)}
 
 
 def can_be_compiled(tensors: list[Tensor], theta: list[Tensor], dtype: torch.dtype) -> bool:
@@ -48,11 +53,11 @@ class StageCode(NamedTuple):
     """The operations of several programs in one array, and which of them each pass applies to each unit."""
 
     segments: NDArray[np.int64]  # (passes, units, 3): first operation, stop, and the end of those on ξ
-    operations: NDArray[np.int64]
+    operations: NDArray[np.int64]  # (operations, 3): kind, stream and slot of the noise, step it belongs to
 
 
 class KernelArguments(NamedTuple):
-    """The last arguments of `fused_step`."""
+    """The arguments of `fused_step` that are the same in all calls of a stage, in its order."""
 
     tensors: NDArray[np.int64]  # a row of addresses and numbers for each tensor
     work: Work
@@ -65,14 +70,22 @@ class KernelArguments(NamedTuple):
 class CompiledStep:
     """Runs stages of a step in compiled code, and keeps what is the same for the same programs."""
 
-    codes: dict[Any, StageCode] = field(default_factory=dict)
+    codes: dict[CodeKey, StageCode] = field(default_factory=dict)
 
     def run(self, units: list[StepTensors], stage: int) -> None:
-        """Run all passes of a stage on tensors of one type, seed and step, and set ξ and p·p of the units."""
-        positions: dict[int, int] = {}  # of the tables, which chains share
+        """Run all passes of a stage in compiled code: θ and p are changed in place, and ξ and p·p of units.
+
+        Parameters
+        ----------
+        units : list of StepTensors
+            Tensors of one type, seed and step, which `can_be_compiled` has accepted.
+        stage : int
+            Position of the stage in the programs of the units.
+        """
+        positions: dict[int, int] = {}  # by the ids of the tables, which several chains may share
         tables: list[Table] = []
         programs: list[StepProgram] = []
-        owners: list[int] = []  # for each unit the position of its table
+        owners: list[int] = []  # for each unit the position of its table and program
         for unit in units:
             position = positions.setdefault(id(unit.table), len(positions))
             owners.append(position)
@@ -82,6 +95,7 @@ class CompiledStep:
         segments, operations = self._code(tuple(programs), tuple(owners), stage)
         if not len(segments):
             return
+
         rows, spans = _tensor_rows(units)
         pieces = _cut_into_pieces(tuple(spans))
         sizes = np.array([unit.size for unit in units], np.int64)
@@ -94,6 +108,7 @@ class CompiledStep:
             states,
             np.uint64(units[0].seed),
         )
+
         example = EXAMPLES[units[0].theta[0].dtype]
         if any([unit.sharded for unit in units]):
             _run_sharded(units, example, arguments)
@@ -104,26 +119,38 @@ class CompiledStep:
             unit.kinetic = unit.kinetic if kinetic < 0 else kinetic
 
     def _code(self, programs: tuple[StepProgram, ...], owners: tuple[int, ...], stage: int) -> StageCode:
-        """Return the code of a stage; `owners` has for each unit the index of its program."""
+        """Return the code of a stage, which is kept for later steps.
+
+        Parameters
+        ----------
+        programs : tuple of StepProgram
+            The different programs of the units, whose operations are put one after the other.
+        owners : tuple of int
+            For each unit the position of its program.
+        stage : int
+            Position of the stage in the programs.
+        """
         key = stage, programs, owners
-        if key not in self.codes:
-            passes = [program.passes(stage) for program in programs]
-            segments = np.zeros((max(map(len, passes)), len(owners), 3), np.int64)
-            shifts = np.cumsum([0, *(len(program.encoded) for program in programs)])
-            for unit, owner in enumerate(owners):
-                for k, step_pass in enumerate(passes[owner]):
-                    segments[k, unit] = step_pass
-                    segments[k, unit] += shifts[owner]
-            if len(self.codes) > KEPT_CODES:
-                self.codes.clear()
-            operations = np.concatenate([program.encoded for program in programs])
-            self.codes[key] = StageCode(segments, operations)
+        if key in self.codes:
+            return self.codes[key]
+
+        passes = [program.passes(stage) for program in programs]
+        segments = np.zeros((max(map(len, passes)), len(owners), 3), np.int64)
+        first_operations = np.cumsum([0, *(len(program.encoded) for program in programs)])
+        for unit, owner in enumerate(owners):
+            for k, step_pass in enumerate(passes[owner]):
+                segments[k, unit] = np.add(step_pass, first_operations[owner])
+
+        if len(self.codes) > KEPT_CODES:
+            self.codes.clear()
+        operations = np.concatenate([program.encoded for program in programs])
+        self.codes[key] = StageCode(segments, operations)
         return self.codes[key]
 
 
 @lru_cache(maxsize=64)
 def _cut_into_pieces(spans: tuple[tuple[int, int], ...]) -> NDArray[np.int64]:
-    """Cut tensors at multiples of PIECE in the numbering of the noise.
+    """Cut tensors into pieces for threads, at multiples of PIECE in the numbering of the noise.
 
     Parameters
     ----------
@@ -148,24 +175,34 @@ def _choose_threads(pieces: NDArray[np.int64]) -> tuple[int, int]:
     return parallel_region() if threads > 1 else 0, threads
 
 
-def _run_complete(example: Any, arguments: KernelArguments) -> None:
-    """Run all passes on tensors that are in this process: in one call, or on threads of our own.
+def _run_complete(example: Empty, arguments: KernelArguments) -> None:
+    """Run all passes of a stage on tensors that are whole in this process, in place.
 
-    `example` is an empty array of the tensors' type.
+    That is one call on torch's own threads, with which others would compete. Where these are not available,
+    it is two calls for each pass: pieces are spread over our own threads, then ξ is stepped once. The calls
+    name a region and its threads, pieces, passes, and whether ξ is stepped after a pass.
+
+    Parameters
+    ----------
+    example : array
+        An empty array of the tensors' type.
+    arguments : KernelArguments
+        What is to be stepped.
     """
     work = arguments.work
     pieces, passes = len(work.pieces), len(work.segments)
     region, threads = _choose_threads(work.pieces)
-    if threads == 1 or region:  # torch's own threads are used where possible: others would compete with them
+    if threads == 1 or region:
         fused_step(example, (region, threads), (0, pieces), (0, passes), True, *arguments)
         return
+
     for k in range(passes):
 
-        def run_pieces(begin: int, end: int, k: int = k) -> None:
-            fused_step(example, (0, 1), (begin, end), (k, k + 1), False, *arguments)
+        def run_pieces(first: int, stop: int, k: int = k) -> None:
+            fused_step(example, ONE_THREAD, (first, stop), (k, k + 1), False, *arguments)
 
         spread(run_pieces, pieces, threads, even=True)
-        fused_step(example, (0, 1), (0, 0), (k, k + 1), True, *arguments)
+        fused_step(example, ONE_THREAD, NO_PIECES, (k, k + 1), True, *arguments)
 
 
 ONE_PASS = np.array([[(0, 1, 1)]], np.int64)  # of one operation on one unit
@@ -174,13 +211,33 @@ NOISE_ONLY[0, 0, NOISE_COLUMN[DESCEND]] = 1.0
 
 
 def draw_normals_on_cpu(
-    like: Sequence[Tensor], seed: int, step: int, use: int, first: Sequence[int], chain: int,
+    like: Sequence[Tensor],
+    seed: int,
+    step: int,
+    stream_slot: int,
+    first: Sequence[int],
+    chain: int,
     shards: Sequence[Shard | None],
-) -> list[Tensor]:  # fmt: skip
+) -> list[Tensor]:
     """Draw the standard normal numbers that compiled code would draw for CPU tensors.
 
-    A step whose only operation adds noise is applied to zeros. The numbers are in float64 for tensors of that
-    type and in float32 for all others, contiguous. For the arguments see `torch_step.draw_normals`.
+    They are drawn by a step whose only operation adds noise to zeros.
+
+    Parameters
+    ----------
+    like : sequence of Tensor
+        CPU tensors (of one chain) with the shapes that are needed.
+    seed, step, stream_slot, chain : int
+        Address of the noise: seed, number of the step, its stream and slot in a step, number of the chain.
+    first : sequence of int
+        Positions of the tensors' first elements in the numbering of the noise.
+    shards : sequence of Shard or None
+        Which elements of the whole parameters the tensors have, None for all.
+
+    Returns
+    -------
+    list of Tensor
+        Contiguous tensors, in float64 for tensors of that type and in float32 for all others.
     """
     dtypes = [torch.float64 if tensor.dtype == torch.float64 else torch.float32 for tensor in like]
     drawn = [torch.zeros(t.shape, dtype=dtype) for t, dtype in zip(like, dtypes, strict=True)]
@@ -196,7 +253,8 @@ def draw_normals_on_cpu(
         pieces = _cut_into_pieces(tuple(spans))
         if not len(pieces):
             continue
-        operations = np.array([(DESCEND, use, 0)], np.int64)
+
+        operations = np.array([(DESCEND, stream_slot, 0)], np.int64)
         work = Work(pieces, ONE_PASS, operations, NOISE_ONLY, np.ones(1, np.int64))
         states, sums = np.array([(-1.0, 0.0, 1.0)]), np.empty(len(pieces))
         arguments = KernelArguments(np.array(rows, np.int64), work, sums, states, np.uint64(seed))
@@ -205,13 +263,21 @@ def draw_normals_on_cpu(
 
 
 def _tensor_rows(units: list[StepTensors]) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
-    """Return the rows that describe tensors to compiled code, and the first element and size of each.
+    """Describe tensors to compiled code.
 
     A sharded tensor has a row for each of its runs of elements, a stacked one only the elements of a chain.
+
+    Returns
+    -------
+    rows : list of tuple of int
+        Addresses of θ, p, gradient and second moments (0 without), first element in the numbering of the
+        noise, unit, row of the table of coefficients, number of the step, number of the chain.
+    spans : list of (int, int)
+        First element and size of each row, as `_cut_into_pieces` takes them.
     """
     rows: list[tuple[int, ...]] = []
     spans = []
-    for u, unit in enumerate(units):
+    for position, unit in enumerate(units):
         for i, theta in enumerate(unit.theta):
             p, gradient = unit.p[i].data_ptr(), unit.gradients[i].data_ptr()
             second = unit.second[i].data_ptr() if unit.second else 0
@@ -219,46 +285,68 @@ def _tensor_rows(units: list[StepTensors]) -> tuple[list[tuple[int, ...]], list[
             runs = [(unit.chain * size, 0, size)] if shard is None else shard.runs
             for in_block, in_whole, length in runs:
                 shift = in_block * theta.element_size()
-                addresses = theta.data_ptr() + shift, p + shift, gradient + shift, second and second + shift
+                second_address = second + shift if second else 0
+                addresses = theta.data_ptr() + shift, p + shift, gradient + shift, second_address
                 first = unit.first_elements[i] + in_whole
-                rows.append((*addresses, first, u, unit.rows[i], unit.steps[i], unit.chain_number))
+                rows.append((*addresses, first, position, unit.rows[i], unit.steps[i], unit.chain_number))
                 spans.append((first, length))
     return rows, spans
 
 
-def _run_sharded(units: list[StepTensors], example: Any, arguments: KernelArguments) -> None:
-    """Run all passes, and after each add p·p up over the processes, once for all units.
+def _run_sharded(units: list[StepTensors], example: Empty, arguments: KernelArguments) -> None:
+    """Run all passes of a stage on tensors of which some are sharded over processes, in place.
 
-    Then what follows the pass (the operations on ξ) is run with one empty tensor for each unit.
+    After each pass p·p is added up over the processes, once for all units. Then the operations on ξ, which
+    follow the pass, are run with one empty tensor for each unit. The calls of compiled code name a region and
+    its threads, pieces, passes, and whether ξ is stepped after a pass.
+
+    Parameters
+    ----------
+    units : list of StepTensors
+        The tensors to which the rows of `arguments.tensors` belong.
+    example : array
+        An empty array of the tensors' type.
+    arguments : KernelArguments
+        What is to be stepped.
     """
-    tensors, work, sums, states, seed = arguments
+    work = arguments.work
     region, threads = _choose_threads(work.pieces)
     team = region, threads if region else 1
-    empty_tensors = np.array(
-        [
-            (0, 0, 0, 0, unit.first_elements[0], i, max(unit.rows), unit.steps[0], unit.chain_number)
-            for i, unit in enumerate(units)
-        ],
-        np.int64,
-    )
-    empty_pieces = [(i, unit.first_elements[0], unit.first_elements[0]) for i, unit in enumerate(units)]
-    empty_work = work._replace(pieces=np.array(empty_pieces, np.int64))
-    unit_of_piece = tensors[work.pieces[:, 0], UNIT]
+    arguments_of_xi = _without_elements(units, arguments)
     shards = [shard for unit in units for shard in unit.shards]
-    is_partial: list[bool] = []  # for each row of `tensors`
-    for shard in shards:
-        row_count = 1 if shard is None else len(shard.runs)
-        is_partial += [shard is not None and bool(shard.groups)] * row_count
-    partial_of_piece = np.array(is_partial, np.int64)[work.pieces[:, 0]]
+    unit_of_piece = arguments.tensors[work.pieces[:, 0], UNIT]
+    is_partial = _is_partial(shards)[work.pieces[:, 0]]
+
     for k, segments in enumerate(work.segments):
         if len(work.pieces):
             fused_step(example, team, (0, len(work.pieces)), (k, k + 1), False, *arguments)
+
         reads = np.array([READ in work.operations[first:stop, 0] for first, stop, _ in segments])
-        totals = np.zeros((2, len(units)))  # of tensors that are complete here, and of others
-        np.add.at(totals, (partial_of_piece, unit_of_piece), np.where(reads[unit_of_piece], sums, 0.0))
+        squares = np.where(reads[unit_of_piece], arguments.sums, 0.0)
+        totals = np.zeros((2, len(units)))  # p·p of tensors that are complete here, and of others
+        np.add.at(totals, (is_partial, unit_of_piece), squares)
         if reads.any():
             add_over_processes(torch.from_numpy(totals[1]), shards)
-        kinetic = np.where(reads, totals.sum(axis=0), -1.0)
-        fused_step(
-            example, (0, 1), (0, 0), (k, k + 1), True, empty_tensors, empty_work, kinetic, states, seed
-        )
+
+        kinetic = np.where(reads, totals.sum(axis=0), -1.0)  # -1 where it is not read
+        arguments_of_xi = arguments_of_xi._replace(sums=kinetic)
+        fused_step(example, ONE_THREAD, NO_PIECES, (k, k + 1), True, *arguments_of_xi)
+
+
+def _without_elements(units: list[StepTensors], arguments: KernelArguments) -> KernelArguments:
+    """Return arguments with one empty tensor and one empty piece for each unit, for operations on ξ alone."""
+    tensors = []
+    pieces = []
+    for i, unit in enumerate(units):
+        first = unit.first_elements[0]
+        tensors.append((0, 0, 0, 0, first, i, max(unit.rows), unit.steps[0], unit.chain_number))
+        pieces.append((i, first, first))
+    work = arguments.work._replace(pieces=np.array(pieces, np.int64))
+    return arguments._replace(tensors=np.array(tensors, np.int64), work=work)
+
+
+def _is_partial(shards: list[Shard | None]) -> NDArray[np.int64]:
+    """Return for each row of tensors 1 if other processes have further elements of the tensor, else 0."""
+    is_partial = [shard is not None and bool(shard.groups) for shard in shards]
+    row_counts = [1 if shard is None else len(shard.runs) for shard in shards]
+    return np.repeat(np.array(is_partial, np.int64), row_counts)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.optimizer import StateDict
 
 from heatbath._internal.checks import POSITIVE, real, shown
 from heatbath._internal.warnings import DivergedWarning, warn
@@ -19,21 +20,12 @@ from heatbath.diagnostics.statistics import Estimate
 from heatbath.engine.program import GRADIENT, TEMPER
 from heatbath.methods import Method, coefficients, find_method
 from heatbath.methods.schedules import Value
-from heatbath.torch.optim import (
-    layers,
-    param_groups,
-    seeds,
-    sharding,
-    simulated_tempering,
-    stability,
-    torch_step,
-)
-from heatbath.torch.optim import (
-    posterior as posteriors,
-)
+from heatbath.torch.optim import param_groups, seeds, sharding, simulated_tempering, stability, torch_step
+from heatbath.torch.optim import posterior as posteriors
 from heatbath.torch.optim.chains import with_chains_of_parameters, with_stacked_parameters
+from heatbath.torch.optim.layers import CallOrder
 from heatbath.torch.optim.options import check_has_method, check_options
-from heatbath.torch.optim.param_groups import ParamGroup
+from heatbath.torch.optim.param_groups import NewGroup, ParamGroup
 from heatbath.torch.optim.posterior import LossPosterior
 from heatbath.torch.optim.sharding import WrapperShards
 from heatbath.torch.optim.state import HALF, TENSORS, StepTensors, is_lazy
@@ -46,6 +38,11 @@ from heatbath.torch.optim.temperature import (
     mean_temperature,
 )
 from heatbath.torch.optim.undo import Undo
+
+if TYPE_CHECKING:
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+Closure = Callable[[], Any]  # clears the gradients, computes the loss, calls backward() and returns the loss
 
 FINITE_CHECK_EVERY = 8  # steps between looks for chains whose θ is not finite, where p·p is not read
 NOISE_KEYS = ("n", "heat", "noise", "draws", "drawn")  # of a posterior, the same in all groups
@@ -99,13 +96,13 @@ class Partitioned(Optimizer):
     param_groups: list[ParamGroup]  # type: ignore[assignment]  # torch has dicts of anything
 
     _seeds_compared = False  # whether the seeds are known to be those of the same parameters in all processes
-    _call_order: layers.CallOrder | None = None  # of a module whose last layer was taken for the output layer
+    _call_order: CallOrder | None = None  # of a module whose last layer was taken for the output layer
     _wrapper: WrapperShards | None = None  # where a wrapper has divided the parameters over processes
     _draw_normals = staticmethod(torch_step.draw_normals)
 
     def __init__(
         self,
-        params: Iterable[dict[str, Any]],
+        params: Iterable[NewGroup],
         lr: Value,
         *,
         seed: int | None = None,
@@ -117,6 +114,7 @@ class Partitioned(Optimizer):
         differentiable: bool = False,
         chain: int = 0,
     ) -> None:
+        """Check the options, set a posterior's temperatures and priors, and make the param groups."""
         self._original_ids: list[int] = []  # of all parameters that groups were made with
         self._diverged: dict[int, tuple[int, str]] = {}
         self._parts = StepParts(None, self._original_ids)
@@ -133,6 +131,7 @@ class Partitioned(Optimizer):
             "chain": chain,
             "chains": None,
         }
+
         check_options(options)
         posteriors.check_posterior(posterior)
         groups = with_chains_of_parameters(params)
@@ -143,7 +142,7 @@ class Partitioned(Optimizer):
         super().__init__(with_stacked_parameters(groups), options)
         stability.check_stable(self.param_groups)
 
-    def sharded_by(self, wrapper: Any) -> None:
+    def sharded_by(self, wrapper: ZeroRedundancyOptimizer) -> None:
         """Tell an optimiser within torch's `ZeroRedundancyOptimizer` which parameters the whole model has.
 
         The wrapper gives each process some of the parameters. Call this before the first step, and before a
@@ -172,6 +171,7 @@ class Partitioned(Optimizer):
             )
         if any(group["step"] for group in self.param_groups):
             raise RuntimeError("sharded_by must be called before the first step and before a state is loaded")
+
         shards = WrapperShards(wrapper)
         shards.check(self.param_groups)
         self._wrapper = shards
@@ -181,50 +181,78 @@ class Partitioned(Optimizer):
                 group["xi"] = group["xi"][:1] * len(shards.members(index))
                 wrapper.param_groups[index]["xi"] = group["xi"]
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a part: a dict with "params" and "method", as in `params`. It has a ξ of its own."""
+    def add_param_group(self, param_group: NewGroup) -> None:
+        """Add a part: a dict with "params" and "method", as in `params`. It has a ξ of its own.
+
+        Its number of steps, and the noise that a posterior draws, are those of the groups before it.
+
+        Parameters
+        ----------
+        param_group : dict
+            The new group. Coefficients and options beside the method replace those of the method and of the
+            optimiser.
+
+        Raises
+        ------
+        ValueError
+            If it has no method, another number of chains, or another ladder of temperatures.
+        RuntimeError
+            If its parameters are sharded in a way that cannot be stepped.
+        """
         (new_group,) = with_stacked_parameters(with_chains_of_parameters([check_has_method(param_group)]))
         has_seed = new_group.get("seed") is not None
         new_group = new_group | ({"agreed": True} if has_seed else {"seed": self.defaults["seed"]})
         check_options(self.defaults | new_group)
+
         plain = param_groups.plain_values(new_group, new_group.get("lr", self.defaults["lr"]))
         steps = max((group["step"] for group in self.param_groups), default=0)
         first = self.param_groups[0] if self.param_groups else None
         noise = {key: value for key, value in (first or {}).items() if key in NOISE_KEYS}
         new_group = new_group | plain | {"step": steps} | noise
-        simulated_tempering.check_same_ladder([*self.param_groups, new_group])
+        simulated_tempering.check_same_ladder([*self.param_groups, cast(ParamGroup, new_group)])
         if first is not None and new_group.get("chains") != first["chains"]:
             raise ValueError(
                 "all groups must have the same number of chains: the first has "
                 f"{first['chains'] or 'none'}, a new one has {new_group.get('chains') or 'none'}"
             )
+
         super().add_param_group(new_group)
         group = self.param_groups[-1]
-        if param_groups.has_friction_per_tensor(group):  # one at least, which `sharded_by` repeats
-            count = len(self._parts.members(self.param_groups, len(self.param_groups) - 1))
-            group["xi"] = [group["xi"]] * max(count, 1)
-        for key in param_groups.VALUES_OF_CHAINS if group["chains"] else ():
-            if key in group and not (key == "noise" and first is not None):  # that of the first has chains
-                values = param_groups.values_of(group)
-                values[key] = [deepcopy(values[key]) for _ in range(param_groups.chain_count(group))]
+        self._repeat_values(group)
         shards = list(map(sharding.shard_of, group["params"]))  # refuses what cannot be stepped
         if group["chains"] and any(shards):
             raise RuntimeError(sharding.SHARDED_CHAINS)
         self._original_ids += map(id, group["params"])
         self._parts = StepParts(self._wrapper, self._original_ids)
 
+    def _repeat_values(self, group: ParamGroup) -> None:
+        """Repeat ξ of the last group for each tensor that has its own, and values of chains for each chain.
+
+        The group is changed in place.
+        """
+        if param_groups.has_friction_per_tensor(group):  # at least one, which `sharded_by` repeats
+            count = len(self._parts.members(self.param_groups, len(self.param_groups) - 1))
+            group["xi"] = [group["xi"]] * max(count, 1)
+        if not group["chains"]:
+            return
+        values = param_groups.values_of(group)
+        for key in param_groups.VALUES_OF_CHAINS:
+            is_copied = key == "noise" and len(self.param_groups) > 1  # from the first group, with its chains
+            if key in group and not is_copied:
+                values[key] = [deepcopy(values[key]) for _ in range(param_groups.chain_count(group))]
+
     def __repr__(self) -> str:
         return "\n".join([f"{type(self).__name__}(", *map(_describe_group, self.param_groups), ")"])
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> StateDict:
         if self._wrapper is not None:
             raise RuntimeError(
                 "an optimiser within ZeroRedundancyOptimizer cannot be copied without it: use state_dict()"
             )
-        state: dict[str, Any] = super().__getstate__()
+        state: StateDict = super().__getstate__()
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: StateDict) -> None:
         super().__setstate__(state)
         for group in self.param_groups:
             param_groups.fill_missing_keys(group)
@@ -233,67 +261,88 @@ class Partitioned(Optimizer):
         self._diverged = {}
         self.forget_past()
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: StateDict) -> None:
         """Load a state as torch does; float32 momenta and copies of half-precision parameters stay float32.
 
-        What a state of an earlier version lacks gets its default.
+        Keys that a state of an earlier version lacks get their defaults. Hooks are called here and not by
+        torch, which rounds the state to half precision: those after the load are to see float32.
+
+        Parameters
+        ----------
+        state_dict : dict
+            The result of `state_dict()` of an optimiser with groups and parameters of the same sizes.
+
+        Raises
+        ------
+        ValueError
+            If it is the state of another kind of optimiser, of another model or of other chains.
         """
-        before = self._optimizer_load_state_dict_pre_hooks
-        after = self._optimizer_load_state_dict_post_hooks
+        pre_hooks = self._optimizer_load_state_dict_pre_hooks
+        post_hooks = self._optimizer_load_state_dict_post_hooks
         state_dict = state_dict.copy()
-        for pre_hook in before.values():
+        for pre_hook in pre_hooks.values():
             changed = pre_hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
-        saved = self._match_states(state_dict)
-        try:  # hooks after the load are to see the float32 values
+
+        saved_states = self._match_states(state_dict)
+        try:
             self._optimizer_load_state_dict_pre_hooks = OrderedDict()
             self._optimizer_load_state_dict_post_hooks = OrderedDict()
             super().load_state_dict(state_dict)
         finally:
-            self._optimizer_load_state_dict_pre_hooks = before
-            self._optimizer_load_state_dict_post_hooks = after
-        for parameter, state in saved:
+            self._optimizer_load_state_dict_pre_hooks = pre_hooks
+            self._optimizer_load_state_dict_post_hooks = post_hooks
+        for parameter, state in saved_states:
             for name in TENSORS:
                 if parameter.dtype in HALF and name in state:
                     self.state[parameter][name] = state[name].to(parameter.device, torch.float32, copy=True)
+
         loaded_seeds = {group["seed"] for group in self.param_groups}
         if len(loaded_seeds) == 1:  # groups that are added later get it, too
             self.defaults |= {"seed": loaded_seeds.pop(), "agreed": self.param_groups[0]["agreed"]}
-        for post_hook in after.values():
+        for post_hook in post_hooks.values():
             post_hook(self)
 
-    def _match_states(self, state_dict: dict[str, Any]) -> list[tuple[Tensor, dict[str, Any]]]:
-        """Return each parameter with its state in `state_dict`; refuse the state of something else."""
+    def _match_states(self, state_dict: StateDict) -> list[tuple[Tensor, StateDict]]:
+        """Return each parameter with its state in a saved state of the optimiser.
+
+        The list is empty if the numbers of groups or parameters differ, which torch refuses with a message of
+        its own.
+
+        Raises
+        ------
+        ValueError
+            If the state is that of another kind of optimiser, of another model or of other chains.
+        """
         groups = state_dict["param_groups"]
         if not all("method" in group for group in groups):
             raise ValueError("this is the state of another kind of optimiser: its groups have no 'method'")
         sizes = [len(group["params"]) for group in groups]
         if sizes != [len(group["params"]) for group in self.param_groups]:
-            return []  # torch refuses it, with a message of its own
+            return []
         for saved, group in zip(groups, self.param_groups, strict=True):
             if saved.get("chains") != group["chains"]:
                 raise ValueError(
                     f"this is the state of {_chains_in_words(saved.get('chains'))}, but this optimiser has "
                     f"{_chains_in_words(group['chains'])}"
                 )
+
         indices = [index for group in groups for index in group["params"]]
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         states = [state_dict["state"].get(index, {}) for index in indices]
         for index, parameter, state in zip(indices, parameters, states, strict=True):
-            for name in TENSORS:
-                if name in state and not is_lazy(parameter) and state[name].shape != parameter.shape:
-                    raise ValueError(
-                        f"the {name} of parameter {index} has shape {tuple(state[name].shape)}, and the "
-                        f"parameter has {tuple(parameter.shape)}: this is the state of another model"
-                    )
+            if not is_lazy(parameter):
+                _check_shapes(index, parameter, state)
         return list(zip(parameters, states, strict=True))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Make a step with the gradients at hand, or with those that the closure computes.
+    def step(self, closure: Closure | None = None) -> Any:
+        """Make a step with the present gradients, or with those that the closure computes.
 
-        In a compiled function it runs as it is, outside of the compiled regions.
+        Schedules, ξ, the number of steps and the means of `temperature` follow. If a closure raises in the
+        middle of a step, everything is restored. In a compiled function the step runs outside of the compiled
+        regions.
 
         Parameters
         ----------
@@ -304,12 +353,20 @@ class Partitioned(Optimizer):
         -------
         object
             What the closure returned, None without a closure.
+
+        Raises
+        ------
+        RuntimeError
+            If the method needs a closure and there is none, or if tensors cannot be stepped.
+        ValueError, TypeError
+            If a group has a value that a step cannot use.
         """
         loss, undo = None, None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
             undo = Undo(self)
+
         parts = self._collect_parts(closure)
         gradients = max([part.program.gradients for part in parts], default=0)
         if self._wrapper is not None and gradients > 1:
@@ -320,9 +377,8 @@ class Partitioned(Optimizer):
         move = None if closure is None else simulated_tempering.propose_and_accept(parts, loss)
         for part in parts:
             for chain in part.chains:
-                if chain.number not in self._observations:
-                    self._observations[chain.number] = Observations()
                 self._observations[chain.number].add_before_step(part.index, chain.group, chain.units)
+
         if undo is not None and gradients > 1:
             undo.copy_tensors(parts)
         try:
@@ -337,7 +393,7 @@ class Partitioned(Optimizer):
         return loss
 
     def _collect_parts(self, closure: object) -> list[StepPart]:
-        """Return the parts that move in this step; refuse what a step cannot do."""
+        """Return the parts that move in this step, with prepared tensors; refuse what a step cannot do."""
         first_elements = self._parts.number_elements(self.param_groups)
         self._agree_on_seeds()
         if self._call_order is not None:
@@ -349,9 +405,9 @@ class Partitioned(Optimizer):
         return [part for part in parts if not part.only_prepares()]
 
     def _agree_on_seeds(self) -> None:
-        """Give all processes the same seeds, where they were made here.
+        """Give all processes the first process's seeds, unless a user has chosen them.
 
-        Seeds that were given are refused where another process has them for other parameters.
+        Chosen seeds are refused if another process uses them for other parameters.
         """
         if self._seeds_compared and all([group["agreed"] for group in self.param_groups]):
             return
@@ -365,25 +421,35 @@ class Partitioned(Optimizer):
         self._seeds_compared = True
 
     def _run_stages(
-        self, parts: list[StepPart], move: simulated_tempering.Move | None, closure: Callable[[], Any] | None
+        self, parts: list[StepPart], move: simulated_tempering.Move | None, closure: Closure | None
     ) -> None:
-        """Run the stages of a step, with gradients from the closure where more than the first are needed."""
-        has_gradient = True  # the first one was computed before the step
+        """Run the stages of a step, in which the parameters of all parts move together.
+
+        Parameters
+        ----------
+        parts : list of StepPart
+            The parts that move.
+        move : Move or None
+            An accepted tempering move, applied to the tempered parts before the stage that it opens.
+        closure : callable or None
+            Computes the gradients before every stage that needs them but the first, which has them already.
+        """
+        has_gradient = True
         stages_of_parts = zip_longest(*[part.program.stages for part in parts])
         for number, stages in enumerate(stages_of_parts):
-            begins = [None if stage is None else stage.begins for stage in stages]
-            if GRADIENT in begins:
+            kinds = [None if stage is None else stage.kind for stage in stages]
+            if GRADIENT in kinds:
                 if not has_gradient and closure is not None:
                     self._compute_gradients(parts, closure)
                 has_gradient = False
             if move is not None:
-                for part, begin in zip(parts, begins, strict=True):
-                    if begin == TEMPER:
+                for part, kind in zip(parts, kinds, strict=True):
+                    if kind == TEMPER:
                         simulated_tempering.apply_move(move, part)
             self._parts.run_stage(parts, number, self._draw_normals)
 
-    def _compute_gradients(self, parts: list[StepPart], closure: Callable[[], Any]) -> None:
-        """Let the closure compute the gradients at the parameters in the middle of a step."""
+    def _compute_gradients(self, parts: list[StepPart], closure: Closure) -> None:
+        """Let the closure compute the gradients at the parameters as they are in the middle of a step."""
         for part in parts:
             for unit in part.stacked_units:
                 unit.write_back()
@@ -405,7 +471,7 @@ class Partitioned(Optimizer):
                 self._diverged[chain.number] = part.group["step"] - 1, label
 
     def _method_of_last_step(self, index: int) -> Method:
-        """Return the method of a group at its last step, of which the choices count."""
+        """Return the method of a group at its last step; only its choices are those of the group."""
         return self._parts.programs[index, 0].program.method
 
     @property
@@ -422,7 +488,8 @@ class Partitioned(Optimizer):
     ) -> float | list[float]:
         """Draw the variance of the data from its law given the model as it is, and go on with it.
 
-        How often it is drawn does not change the law that is sampled.
+        The new variance is written into all groups. How often it is drawn does not change the law that is
+        sampled.
 
         Parameters
         ----------
@@ -474,6 +541,7 @@ class Partitioned(Optimizer):
                 torch._foreach_mul_(momenta, factor)
 
     def _check_draws_noise(self) -> None:
+        """Refuse an optimiser whose posterior does not sample the variance of the data."""
         if "noise" not in self.param_groups[0]:
             raise ValueError(
                 "no noise is drawn here: that needs posterior=LossPosterior('mse_loss', n) with "
@@ -538,7 +606,9 @@ class Partitioned(Optimizer):
         if chain is not None and self._observations and chain not in self._observations:
             raise ValueError(f"chain must be one of {list(self._observations)}, got {shown(chain)}")
         if chain is None and self._diverged and len(self._observations) > 1:
-            chains = [f"{k} (at step {step}, in {part!r})" for k, (step, part) in self._diverged.items()]
+            chains = [
+                f"{number} (at step {step}, in {part!r})" for number, (step, part) in self._diverged.items()
+            ]
             warn(
                 f"chains diverged and are left out: {', '.join(chains[:5])}; a smaller lr may help",
                 DivergedWarning,
@@ -547,14 +617,24 @@ class Partitioned(Optimizer):
 
     def forget_past(self) -> None:
         """Start the means of `temperature`, `friction` and `gradient_noise` again, as after a burn-in."""
-        self._observations: dict[int, Observations] = {}  # by the number of the chain
+        self._observations: defaultdict[int, Observations] = defaultdict(Observations)  # by number of chain
+
+
+def _check_shapes(index: int, parameter: Tensor, state: StateDict) -> None:
+    """Refuse the saved state of the parameter at this position if its tensors have another shape."""
+    for name in TENSORS:
+        if name in state and state[name].shape != parameter.shape:
+            raise ValueError(
+                f"the {name} of parameter {index} has shape {tuple(state[name].shape)}, and the "
+                f"parameter has {tuple(parameter.shape)}: this is the state of another model"
+            )
 
 
 def _has_diverged(units: list[StepTensors]) -> bool:
-    """Return whether the tensors of a chain in a part are seen to be not finite any more.
+    """Return whether a chain's tensors in a part are found to be no longer finite.
 
-    It is seen by p·p and ξ. Where p·p is never read and there are other chains that go on, it is seen by θ,
-    at some steps only.
+    Their p·p and ξ show it. Where p·p is never read and other chains go on, θ is looked at, but only at every
+    `FINITE_CHECK_EVERY`-th step because that reads all parameters.
     """
     for unit in units:
         is_due = unit.chain_count > 1 and unit.step % FINITE_CHECK_EVERY == 0 and not unit.theta[0].is_meta
@@ -567,7 +647,7 @@ def _has_diverged(units: list[StepTensors]) -> bool:
 
 
 def _describe_group(group: ParamGroup) -> str:
-    """Return a line of the optimiser's repr: name, method, size, chains, stepsize and noise of a group."""
+    """Return a group's line of the optimiser's repr: name, method, size, chains, stepsize and noise."""
     first = param_groups.group_of_chain(group, 0)
     values = param_groups.values_of(group)
     idle = param_groups.build_method(first).idle

@@ -22,6 +22,10 @@ from heatbath.methods.schedules import Schedule, SimulatedTempering, at, coeffic
 STANDSTILL = 1e-300  # the stepsize that stands for lr = 0: its product with an infinite friction is not NaN
 NEGLIGIBLE = 1e-140  # coefficients below this come from STANDSTILL or its root, and become 0
 
+NewGroup = dict[str, Any]  # a group as a user gives it: "params" and values of options under their names
+PlainValues = dict[str, Any]  # values of a group by their names, which depend on its method
+PerChain = Any  # a value or, with stacked chains, a list with a value for each chain
+
 
 class ParamGroup(TypedDict, total=False):
     """A param group of an optimiser.
@@ -35,9 +39,9 @@ class ParamGroup(TypedDict, total=False):
     part: str
     name: str
     lr: float | Tensor
-    schedules: dict[str, dict[str, Any]]  # of lr and of coefficients, as plain dicts
+    schedules: dict[str, PlainValues]  # of lr and of coefficients, as plain dicts
     step: int  # number of steps made
-    previous: list[Any] | None  # coefficients of the last step; with a drawn noise a list for each chain
+    previous: PerChain  # list of coefficients of the last step, None before; one per chain with a drawn noise
     seed: int
     agreed: bool  # whether all processes are known to have this seed
     chain: int  # number of the first chain in the addresses of the noise
@@ -47,9 +51,9 @@ class ParamGroup(TypedDict, total=False):
     foreach: bool | None
     capturable: bool
     differentiable: bool
-    xi: Any  # frictions: a number, or a list by tensor; with chains a list of these
-    rung: Any  # of the temperature ladder; with chains a list
-    noise: Any  # the variance of the data that was last drawn; with chains a list
+    xi: PerChain  # friction: a number, or a list of numbers with one for each tensor
+    rung: PerChain  # position on the temperature ladder
+    noise: PerChain  # the variance of the data that was last drawn
     draws: list[float]  # the law that it is drawn from
     drawn: int  # how often it was drawn
     n: float  # number of training examples of the posterior
@@ -72,9 +76,9 @@ class ParameterState(TypedDict, total=False):
 VALUES_OF_CHAINS = ("xi", "rung", "noise")  # keys whose values are lists with an entry for each chain
 
 
-def values_of(group: ParamGroup) -> dict[str, Any]:
-    """Return the group itself as a plain dict, for keys that depend on its method."""
-    return cast(dict[str, Any], group)
+def values_of(group: ParamGroup) -> PlainValues:
+    """Return the group itself, not a copy, typed as a plain dict: for keys that depend on its method."""
+    return cast(PlainValues, group)
 
 
 def group_of_chain(group: ParamGroup, chain: int) -> ParamGroup:
@@ -106,14 +110,25 @@ def listed(params: object) -> list[Any]:
     return [params] if isinstance(params, Tensor) else list(cast(Iterable[Any], params))
 
 
-def tensor_of(entry: Any) -> Tensor:
+def tensor_of(entry: object) -> Tensor:
     """Return the tensor of an entry of "params", which may be a pair of name and tensor."""
-    tensor: Tensor = entry[1] if isinstance(entry, tuple) else entry
-    return tensor
+    return cast(Tensor, entry[1] if isinstance(entry, tuple) else entry)
 
 
-def method_of_new_group(group: dict[str, Any]) -> Method:
-    """Return the method of a new group, with the coefficients that stand beside it in the group."""
+def method_of_new_group(group: NewGroup) -> Method:
+    """Return the method of a new group, with the coefficients that the group has beside it.
+
+    Parameters
+    ----------
+    group : dict
+        "method" is a `Method`, or the name of a registered one. Coefficients and choices under their own
+        names replace those of the method.
+
+    Raises
+    ------
+    TypeError
+        If "method" is something else.
+    """
     method = group["method"]
     if isinstance(method, str) and method in known_methods():  # as in the groups of an optimiser
         kind = find_method(method)
@@ -127,24 +142,48 @@ def method_of_new_group(group: dict[str, Any]) -> Method:
     return kind(**{name: group.get(name, getattr(method, name)) for name in names(kind)})
 
 
-def plain_values(group: dict[str, Any], lr: object) -> dict[str, Any]:
-    """Return the method of a new group and its stepsize as the plain values that the group will hold."""
+def plain_values(group: NewGroup, lr: object) -> PlainValues:
+    """Return the plain values that a new group holds for its method and its stepsize.
+
+    Parameters
+    ----------
+    group : dict
+        A group with a "method", and coefficients beside it that replace the method's.
+    lr : float, Tensor or schedule
+        The stepsize.
+
+    Returns
+    -------
+    dict
+        The name of the "method"; "lr", coefficients and choices under their own names, with their values at
+        step 0; as "schedules" those that vary, as plain dicts; and the start values of "step", "previous"
+        and, with simulated tempering, "rung".
+
+    Raises
+    ------
+    TypeError
+        If the method has no temperature and there is no posterior to set it.
+    ValueError
+        If a coefficient is out of its range, a list, or a range.
+    """
     method = method_of_new_group(group)
     kind = type(method)
     if method.needs_temperature:
         raise TypeError(
             f"{method!r}: an optimiser needs {method.thermal}, such as {method.thermal}=1e-5, or posterior="
         )
-    values: dict[str, Any] = {"method": kind.__name__, "schedules": {}, "step": 0, "previous": None}
-    varying = {"lr": coefficient("lr", _stepsize_number(lr), NON_NEGATIVE)}
-    varying |= {name: getattr(method, name) for name in coefficients(kind)}
-    for name, value in varying.items():
+
+    values: PlainValues = {"method": kind.__name__, "schedules": {}, "step": 0, "previous": None}
+    all_coefficients = {"lr": coefficient("lr", _stepsize_number(lr), NON_NEGATIVE)}
+    all_coefficients |= {name: getattr(method, name) for name in coefficients(kind)}
+    for name, value in all_coefficients.items():
         _check_is_single(name, value)
         if isinstance(value, (Schedule, SimulatedTempering)):
             values["schedules"][name] = to_plain(value)
         values[name] = value.ladder[0] if isinstance(value, SimulatedTempering) else at(value, 0)
     if isinstance(lr, Tensor):
         values["lr"] = lr  # the tensor itself: schedulers of torch write into it
+
     values |= {name: getattr(method, name) for name in choices(kind)}
     _check_is_single("xi", values.get("xi"))
     if tempering_ladder(cast(ParamGroup, values)):
@@ -162,15 +201,22 @@ def _stepsize_number(lr: object) -> object:
 
 
 def fill_missing_keys(group: ParamGroup) -> None:
-    """Give a group that was saved by an earlier version the keys that it lacks, with their defaults."""
-    defaults: dict[str, Any] = {"schedules": {}, "previous": None, "step": 0, "seed": 0, "agreed": True}
+    """Add to a group that an earlier version saved the keys that it lacks, with their defaults.
+
+    A coefficient that the method did not have then is also inserted into "previous", the list of the last
+    step's stepsize and coefficients. The group is changed in place.
+    """
+    defaults: PlainValues = {"schedules": {}, "previous": None, "step": 0, "seed": 0, "agreed": True}
     defaults |= {"fused": None, "chain": 0, "chains": None, "maximize": False}
     defaults |= {"foreach": None, "capturable": False, "differentiable": False}
     values = values_of(group)
     for key, value in defaults.items():
         values.setdefault(key, value)
+
     kind = known_methods().get(group.get("method", ""))
-    for field in () if kind is None else fields(kind):
+    if kind is None:
+        return
+    for field in fields(kind):
         if field.name in group or field.default in (MISSING, None):
             continue
         values[field.name] = field.default
@@ -181,6 +227,7 @@ def fill_missing_keys(group: ParamGroup) -> None:
 
 
 def _check_is_single(name: str, value: object) -> None:
+    """Refuse a list or a range of values, which sweeps and `tune` accept but an optimiser doesn't."""
     if isinstance(value, tuple):
         raise ValueError(f"{name}: a list is an axis of a sweep; an optimiser takes one value")
     if isinstance(value, Between):
@@ -201,14 +248,14 @@ def root_of_temperature(group: ParamGroup) -> float:
 
 
 def apply_schedules(group: ParamGroup) -> None:
-    """Set the coefficients of a group that are on schedules to their values during this step."""
+    """Set the coefficients of a group that are on schedules to their values in this step, in place."""
     values = values_of(group)
     for key, plain in group["schedules"].items():
         schedule = from_plain(plain)
         if isinstance(schedule, SimulatedTempering):
             values[key] = schedule.ladder[group_of_chain(group, 0)["rung"]]
         elif key == "lr" and group["lr"] == 0 and schedule(max(group["step"] - 1, 0)) != 0:
-            continue  # others have set it to 0 so that nothing moves, and will set it back
+            continue  # a framework has set it to 0 so that nothing moves, and will set it back
         else:
             values[key] = schedule(group["step"])
 
@@ -232,11 +279,16 @@ class GroupValues(NamedTuple):
 def read_values(group: ParamGroup) -> GroupValues:
     """Return the values of a group (of one chain) that decide what a step does.
 
-    A group that a step cannot use is refused as `check_group` does.
+    This is called at every step, so values are checked only where they cannot be converted to numbers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a user has set a value that a step cannot use: see `check_group`.
     """
-    values = cast(dict[str, Any], group)
+    values = cast(PlainValues, group)
     try:
-        kind: Any = find_method(values["method"])
+        kind: Any = find_method(values["method"])  # hashable, which mypy does not see in a dataclass
         names_of_numbers, names_of_choices = _names_of_values(kind)
         h = float(values["lr"]) or STANDSTILL
         unit = (math.sqrt(values["noise"]),) if "noise" in values else ()
@@ -244,10 +296,11 @@ def read_values(group: ParamGroup) -> GroupValues:
     except (KeyError, TypeError, ValueError):
         check_group(group)
         raise
-    choices = tuple(map(values.get, names_of_choices))
+
+    chosen = tuple(map(values.get, names_of_choices))
     schedules = str(values["schedules"]) if values["schedules"] else ""
     previous = current if values["previous"] is None else tuple(values["previous"])
-    return GroupValues(kind, choices, schedules, values["maximize"], previous, current)
+    return GroupValues(kind, chosen, schedules, values["maximize"], previous, current)
 
 
 @lru_cache
@@ -263,8 +316,17 @@ def has_friction_per_tensor(group: ParamGroup) -> bool:
 
 
 def check_group(group: ParamGroup) -> None:
-    """Refuse a group in which a user has set something that a step cannot use."""
-    name, values = group["method"], values_of(group)
+    """Refuse a group in which a user has set a value that a step cannot use.
+
+    Raises
+    ------
+    ValueError
+        If the method is unknown, or was replaced by one with other coefficients; if a number is out of its
+        range; or if the thermostat was changed between "part" and "tensor".
+    TypeError
+        If a coefficient is a schedule, or not a number.
+    """
+    name = group["method"]
     if not isinstance(name, str) or name not in known_methods():
         raise ValueError(
             f"a group's method must be one of {', '.join(known_methods())}, got {shown(name)}; for another "
@@ -279,14 +341,7 @@ def check_group(group: ParamGroup) -> None:
             f"the method of a group cannot be changed to {name!r}: make a new optimiser for that method"
         )
     for key in ("lr", *coefficients(kind)):
-        value = values[key]
-        if isinstance(value, Schedule):
-            raise TypeError(
-                f"{key} was set to a schedule: put it into group['schedules'][{key!r}], as a plain dict "
-                "(heatbath.methods.schedules.to_plain)"
-            )
-        if not is_real(value) and not hasattr(value, "item"):
-            raise TypeError(f"{key} must be a number, got {shown(value)} of type {type(value).__name__}")
+        _check_is_number(key, values_of(group)[key])
     real("lr", float(group["lr"]), NON_NEGATIVE)
     if "noise" in group:
         real("noise", group["noise"], POSITIVE)
@@ -297,15 +352,26 @@ def check_group(group: ParamGroup) -> None:
         )
 
 
+def _check_is_number(key: str, value: object) -> None:
+    """Refuse a coefficient that is a schedule, or anything else but a number or a tensor of one."""
+    if isinstance(value, Schedule):
+        raise TypeError(
+            f"{key} was set to a schedule: put it into group['schedules'][{key!r}], as a plain dict "
+            "(heatbath.methods.schedules.to_plain)"
+        )
+    if not is_real(value) and not hasattr(value, "item"):
+        raise TypeError(f"{key} must be a number, got {shown(value)} of type {type(value).__name__}")
+
+
 def build_method(group: ParamGroup) -> Method:
-    """Return the method of a group (of one chain) with its values now, checked as any method is."""
+    """Return the method of a group (of one chain) with its present values, checked as any method is."""
     values = read_values(group)
-    arguments: dict[str, Any] = values.by_name(values.current)
+    arguments: PlainValues = dict(values.by_name(values.current))
     arguments |= {name: values_of(group)[name] for name in choices(values.kind)}
     arguments.pop("lr")
     arguments.pop("unit", None)
     if "xi" in arguments:
-        arguments["xi"] = 0.0  # the ξ of now stands in the group
+        arguments["xi"] = 0.0  # the method's ξ is the initial one; the present one is in the group
     if ladder := tempering_ladder(group):
         arguments["tau"] = ladder
     return values.kind(**arguments)

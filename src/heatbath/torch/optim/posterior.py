@@ -37,10 +37,11 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heatbath._internal.checks import POSITIVE, choice, is_real, real, shown, store, whole
@@ -49,16 +50,9 @@ from heatbath.methods.partition import Part, Partition
 from heatbath.methods.schedules import scaled
 from heatbath.models.likelihood import law_of_variance, settle_part
 from heatbath.reference import random
+from heatbath.torch.optim import param_groups
 from heatbath.torch.optim.layers import ModuleLayer
-from heatbath.torch.optim.param_groups import (
-    ParamGroup,
-    build_method,
-    chain_count,
-    group_of_chain,
-    listed,
-    tensor_of,
-    values_of,
-)
+from heatbath.torch.optim.param_groups import NewGroup, ParamGroup, PlainValues
 from heatbath.torch.optim.state import is_lazy
 
 Loss = Literal[
@@ -129,11 +123,21 @@ class LossPosterior:
     variance: float = 1.0
 
     def __post_init__(self) -> None:
+        """Check all fields, and store numbers as floats."""
         choice("LossPosterior: loss", self.loss, get_args(Loss))
         choice("LossPosterior: reduction", self.reduction, ("mean", "sum"))
         store(self, n=real("LossPosterior: n", self.n, POSITIVE))
         store(self, targets=whole("LossPosterior: targets", self.targets, low=1))
         store(self, variance=real("LossPosterior: variance", self.variance, POSITIVE))
+        self._check_prior_and_noise()
+
+        values = self.values  # checks these three
+        if self.samples_noise:  # refuses a temperature that is too high
+            law_of_variance(self.residuals, values.temperature, np.ones(1))
+        store(self, prior=values.prior, noise=values.noise, temperature=values.temperature)
+
+    def _check_prior_and_noise(self) -> None:
+        """Refuse a prior or a noise that `heatbath.Posterior` accepts but an optimiser does not."""
         if isinstance(self.prior, str) and str(self.prior) == "auto":
             raise ValueError(
                 "LossPosterior: prior='auto' is for heatbath.train only: give a standard deviation here"
@@ -150,10 +154,6 @@ class LossPosterior:
                 f"{shown(self.noise)}: where each target has its own, divide targets and outputs by theirs; "
                 "where the model predicts it, use gaussian_nll_loss"
             )
-        values = self.values
-        if self.samples_noise:  # refuses a temperature that is too high
-            law_of_variance(self.residuals, values.temperature, np.ones(1))
-        store(self, prior=values.prior, noise=values.noise, temperature=values.temperature)
 
     @property
     def values(self) -> posterior.Posterior:
@@ -189,7 +189,7 @@ class NoiseLaw(NamedTuple):
 
 
 def check_posterior(posterior: object) -> None:
-    """Refuse what is not a posterior of an optimiser, nor None."""
+    """Refuse a posterior that is neither a `LossPosterior` nor None."""
     if not isinstance(posterior, LossPosterior | None):
         raise TypeError(
             "posterior must be a heatbath.torch.LossPosterior, which knows the loss and the number of "
@@ -198,56 +198,101 @@ def check_posterior(posterior: object) -> None:
 
 
 def groups_with_posterior(
-    posterior: LossPosterior, groups: list[dict[str, Any]], methods: list[Method]
-) -> list[dict[str, Any]]:
-    """Return groups whose methods have the temperature and the prior of a posterior.
+    posterior: LossPosterior, groups: list[NewGroup], methods: list[Method]
+) -> list[NewGroup]:
+    """Return new groups whose methods have the temperature and the prior of a posterior.
 
     Where the layers of a group have different priors, it is divided into one group for each layer.
 
     Parameters
     ----------
     posterior : LossPosterior
-        What the optimiser is to sample.
+        The posterior that the optimiser samples.
     groups : list of dict
         New groups. One may have its layers, a list of `ModuleLayer`, as "layers", and is otherwise one layer.
     methods : list of Method
         Their methods, without temperatures and priors of their own.
+
+    Returns
+    -------
+    list of dict
+        Groups with "params", "method", the values that the posterior needs, and all other values of theirs.
     """
     Partition(dict(enumerate(methods)), 1.0, posterior.values)  # refuses other temperatures and priors
     if posterior.samples_noise:
         check_words(methods)
-    layers = [group.get("layers") or [ModuleLayer("", listed(group["params"]))] for group in groups]
+    layers = [
+        group.get("layers") or [ModuleLayer("", param_groups.listed(group["params"]))] for group in groups
+    ]
     all_layers = [layer for layers_of_group in layers for layer in layers_of_group]
     widths = [_inputs_of(layer) if posterior.prior == "fan_in" else 1 for layer in all_layers]
-    deviations = iter(posterior.values.deviations(widths))
+    deviations = iter(posterior.values.deviations(widths))  # one for each layer
+
     settled = []
     for index, (group, method, layers_of_group) in enumerate(zip(groups, methods, layers, strict=True)):
-        by_name = {str(i): layer for i, layer in enumerate(layers_of_group)}
-        precisions = {name: posterior.scale / (next(deviations) ** 2 * posterior.n) for name in by_name}
-        sizes = {name: [_size_of(p) for p in layer.params] for name, layer in by_name.items()}
-        ranges = tuple(range(size) for sizes_of_layer in sizes.values() for size in sizes_of_layer)
-        label = str(group.get("name", group.get("part", index)))
-        part = Part(label, index, method, tuple(by_name), ranges)
-        tau = posterior.temperature * posterior.scale / posterior.n
-        pieces = settle_part(part, tau, precisions, sizes)
-        own = {key: value for key, value in group.items() if key not in ("layers", *names(type(method)))}
-        for piece in pieces:
-            params = [p for name in piece.layers for p in by_name[name].params]
-            name_of_layer = {"name": by_name[piece.layers[0]].name} if len(pieces) > 1 else {}
-            keys = _keys_of_examples(posterior) | _keys_of_noise(posterior)
-            settled.append(name_of_layer | own | {"params": params, "method": piece.method} | keys)
+        priors = [posterior.scale / (next(deviations) ** 2 * posterior.n) for _ in layers_of_group]
+        settled += _settle_group(posterior, index, group, method, layers_of_group, priors)
     return settled
 
 
+def _settle_group(
+    posterior: LossPosterior,
+    index: int,
+    group: NewGroup,
+    method: Method,
+    layers: list[ModuleLayer],
+    priors: list[float],
+) -> list[NewGroup]:
+    """Return a group with the temperature and the prior of a posterior, divided where its layers differ.
+
+    Parameters
+    ----------
+    posterior : LossPosterior
+        The posterior that the optimiser samples.
+    index : int
+        Position of the group, its label in errors if it has no name.
+    group : dict
+        The new group.
+    method : Method
+        Its method, without temperature and prior.
+    layers : list of ModuleLayer
+        Its layers.
+    priors : list of float
+        The `weight_decay` of each layer.
+    """
+    layer_of = {str(i): layer for i, layer in enumerate(layers)}
+    sizes = {key: [_size_of(p) for p in layer.params] for key, layer in layer_of.items()}
+    ranges = tuple(range(size) for sizes_of_layer in sizes.values() for size in sizes_of_layer)
+    label = str(group.get("name", group.get("part", index)))
+    part = Part(label, index, method, tuple(layer_of), ranges)
+    tau = posterior.temperature * posterior.scale / posterior.n
+    pieces = settle_part(part, tau, dict(zip(layer_of, priors, strict=True)), sizes)
+
+    kept = {key: value for key, value in group.items() if key not in ("layers", *names(type(method)))}
+    groups = []
+    for piece in pieces:
+        keys = _keys_of_examples(posterior) | _keys_of_noise(posterior)
+        params = [p for key in piece.layers for p in layer_of[key].params]
+        name_of_layer = {"name": layer_of[piece.layers[0]].name} if len(pieces) > 1 else {}
+        groups.append(name_of_layer | kept | {"params": params, "method": piece.method} | keys)
+    return groups
+
+
 def _keys_of_examples(posterior: LossPosterior) -> dict[str, float]:
-    """Return what a group needs to follow a change of n: its n, and nτ. A sum would itself change with n."""
+    """Return what a group needs to follow a change of n: "n", and nτ as "heat". It is empty for a sum.
+
+    The sum of a loss over all examples would itself change with n.
+    """
     if posterior.reduction == "sum":
         return {}
     return {"n": posterior.n, "heat": posterior.temperature * posterior.scale}
 
 
-def _keys_of_noise(posterior: LossPosterior) -> dict[str, Any]:
-    """Return what a group has of a drawn noise: the variance, its law, and how often it was drawn."""
+def _keys_of_noise(posterior: LossPosterior) -> PlainValues:
+    """Return what a group needs to sample the noise: its variance, its law, and the number of draws.
+
+    It is empty for a posterior that does not sample the noise.
+    """
     if not posterior.samples_noise:
         return {}
     law = law_of_variance(posterior.residuals, posterior.temperature, np.array([posterior.variance]))
@@ -256,22 +301,37 @@ def _keys_of_noise(posterior: LossPosterior) -> dict[str, Any]:
 
 
 def set_examples_of_group(group: ParamGroup, n: float) -> float:
-    """Set a group to the temperature and prior of a posterior of n examples; return the factor of momenta."""
+    """Set a group, in place, to the temperature and prior of a posterior of n examples.
+
+    Temperature and prior are multiplied by the previous n over the new one, adaptive parts keep the law of
+    their thermostat, and the law of a noise that is sampled gets the number of residuals of n examples.
+
+    Returns
+    -------
+    float
+        The factor on the momenta of the group, which its caller has to apply.
+
+    Raises
+    ------
+    ValueError
+        If n is too small for a noise to be sampled at the temperature of the posterior.
+    """
     ratio = group["n"] / n
     if ratio == 1:
         return 1.0
-    first = group_of_chain(group, 0)
-    method = build_method(first)
+
+    method = param_groups.build_method(param_groups.group_of_chain(group, 0))
     if "xi" in group:
-        method = replace(method, xi=1.0)  # type: ignore[call-arg]
+        method = replace(method, xi=1.0)  # type: ignore[call-arg]  # becomes the factor on every ξ
     method = method.at_temperature(group["heat"] / n)
-    values = values_of(group)
+    values = param_groups.values_of(group)
     if "xi" in group:
         values["xi"] = scaled(group["xi"], getattr(method, "xi", 1.0))
     if method.has_prior:
         method = method.with_prior(float(group["weight_decay"]) * ratio)
     values |= {name: getattr(method, name) for name in coefficients(type(method)) if name in group}
     group["n"] = n
+
     if "draws" in group:
         law = NoiseLaw(*group["draws"])
         added = law.residuals * (1 / ratio - 1)
@@ -285,7 +345,7 @@ def set_examples_of_group(group: ParamGroup, n: float) -> float:
 
 
 def warn_if_never_drawn(group: ParamGroup) -> None:
-    """Warn, at one step, where a noise that is to be sampled was never drawn."""
+    """Warn once, at step `STEPS_WITHOUT_DRAW`, if a noise that is to be sampled was never drawn."""
     if group.get("drawn") == 0 and group["step"] == STEPS_WITHOUT_DRAW:
         warnings.warn(
             f"the noise is to be sampled, but was not drawn in {STEPS_WITHOUT_DRAW} steps: call "
@@ -298,7 +358,10 @@ def warn_if_never_drawn(group: ParamGroup) -> None:
 def draw_variance(
     group: ParamGroup, residuals: Tensor | Iterable[Tensor], weights: Tensor | Iterable[Tensor] | None
 ) -> list[float]:
-    """Draw the variance of the data from its law given all residuals, at the group's step.
+    """Draw the variance of the data from its law given all residuals; the group is not changed.
+
+    It is (scale + factor Σr²)/g with g ~ Gamma(shape), where scale, factor and shape are those of the group's
+    `NoiseLaw` and r are the residuals. The step of the group is the address of the random numbers.
 
     Parameters
     ----------
@@ -314,21 +377,16 @@ def draw_variance(
     -------
     list of float
         A variance for each chain. That of a chain that has diverged stays as it is.
+
+    Raises
+    ------
+    ValueError
+        If the residuals are not those of all examples, have another number of chains, or are finite in none.
     """
     law = NoiseLaw(*group["draws"])
-    chains = chain_count(group)
-    count, squares = 0.0, np.zeros(chains)
-    weight_batches = () if weights is None else weights
-    for batch, batch_weights in zip_longest(
-        _tensors("residuals", residuals), _tensors("weights", weight_batches)
-    ):
-        if weights is not None and (batch is None or batch_weights is None):
-            raise ValueError("residuals and weights must have the same number of tensors, one for each batch")
-        rows = _rows_of_examples(group, batch)
-        w = _weights_of_examples(rows, batch_weights)
-        count += float(w.sum()) * rows.shape[2]
-        squares += torch.einsum("e,ect->c", w, rows.square()).cpu().numpy()
-    if abs(count - law.residuals) > (ROUNDING_OF_COUNTS if weights is None else ROUNDING) * law.residuals:
+    count, squares = _sum_squares(group, residuals, weights)
+    tolerance = ROUNDING_OF_COUNTS if weights is None else ROUNDING
+    if abs(count - law.residuals) > tolerance * law.residuals:
         raise ValueError(
             f"residuals of all {law.residuals:.10g} targets of the training examples are needed, got "
             f"{count:.10g}: give those of several batches one after the other, such as (model(x) - y for "
@@ -338,34 +396,59 @@ def draw_variance(
     if not is_finite.any():
         sums = squares if group["chains"] else squares[0]
         raise ValueError(f"the squares of the residuals must be finite, got {sums}: has the model diverged?")
-    numbers = np.arange(group["chain"], group["chain"] + chains)
-    gamma = random.gammas(law.shape, group["seed"], random.VARIANCE, 0, numbers, group["step"])
+
+    chain_numbers = np.arange(group["chain"], group["chain"] + len(squares))
+    gamma = random.gammas(law.shape, group["seed"], random.VARIANCE, 0, chain_numbers, group["step"])
     drawn = (law.scale + law.factor * squares) / gamma
     if group["chains"]:
         drawn = np.where(is_finite, drawn, group["noise"])
     return [float(variance) for variance in drawn]
 
 
+def _sum_squares(
+    group: ParamGroup, residuals: Tensor | Iterable[Tensor], weights: Tensor | Iterable[Tensor] | None
+) -> tuple[float, NDArray[np.float64]]:
+    """Return the number of residuals of each chain and the sums of their squares, (chains,), by weights.
+
+    For the arguments see `draw_variance`.
+    """
+    count, squares = 0.0, np.zeros(param_groups.chain_count(group))
+    batches = _tensors("residuals", residuals)
+    weight_batches = _tensors("weights", () if weights is None else weights)
+    for batch, batch_weights in zip_longest(batches, weight_batches):
+        if weights is not None and (batch is None or batch_weights is None):
+            raise ValueError("residuals and weights must have the same number of tensors, one for each batch")
+        rows = _rows_of_examples(group, batch)
+        w = _weights_of_examples(rows, batch_weights)
+        count += float(w.sum()) * rows.shape[2]
+        squares += torch.einsum("e,ect->c", w, rows.square()).cpu().numpy()
+    return count, squares
+
+
 def _rows_of_examples(group: ParamGroup, batch: Tensor) -> Tensor:
-    """Return residuals of a batch as (examples, chains, targets)."""
-    chains = chain_count(group)
+    """Return residuals of a batch as (examples, chains, targets).
+
+    Parameters
+    ----------
+    group : ParamGroup
+        The group whose chains the residuals are of.
+    batch : Tensor
+        Residuals, (examples, ...), or with chains (chains, examples, ...).
+    """
+    chains = param_groups.chain_count(group)
     if not group["chains"]:
-        stacked = (batch if batch.ndim else batch[None])[None]
+        batch = (batch if batch.ndim else batch[None])[None]
     elif batch.ndim < 2 or len(batch) != chains:
         raise ValueError(
             f"residuals must be (chains, examples, ...) of {chains} chains, got {tuple(batch.shape)}"
         )
-    else:
-        stacked = batch
-    if not stacked.numel():
-        stacked = stacked.new_empty(chains, 0, 1)
-    else:
-        stacked = stacked.reshape(*stacked.shape[:2], -1)
-    return stacked.transpose(0, 1)
+    if not batch.numel():
+        return batch.new_empty(0, chains, 1)
+    return batch.reshape(*batch.shape[:2], -1).transpose(0, 1)
 
 
 def _weights_of_examples(rows: Tensor, weights: Tensor | None) -> Tensor:
-    """Return the weights of examples with these rows, checked; without weights they are 1."""
+    """Return the weights of a batch of examples, checked: one for each row, 1 without weights."""
     w = rows.new_ones(len(rows)) if weights is None else weights.ravel().to(rows)
     if len(w) != len(rows) or not ((w >= 0) & w.isfinite()).all():
         raise ValueError(
@@ -375,7 +458,7 @@ def _weights_of_examples(rows: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def _tensors(label: str, batches: object) -> Iterator[Tensor]:
-    """Yield one tensor, or those of an iterable, in double."""
+    """Yield the tensor, or the tensors of an iterable, in double; refuse other values by their label."""
     if isinstance(batches, Tensor):
         batches = [batches]
     if not isinstance(batches, Iterable):
@@ -387,7 +470,7 @@ def _tensors(label: str, batches: object) -> Iterator[Tensor]:
 
 
 def check_words(methods: Iterable[Method]) -> None:
-    """Refuse words with which an optimiser's step ends within the word: a draw must be between two words."""
+    """Refuse methods whose step ends in the middle of the word, because a draw must be between two words."""
     seen_at_kick = [method.spelling for method in methods if method.seen_at_kick]
     if seen_at_kick:
         raise ValueError(
@@ -399,7 +482,7 @@ def check_words(methods: Iterable[Method]) -> None:
 
 def _inputs_of(layer: ModuleLayer) -> int:
     """Return the number of inputs of a layer: the size of a row of its first matrix."""
-    tensors = map(tensor_of, layer.params)
+    tensors = map(param_groups.tensor_of, layer.params)
     matrices = [p for p in tensors if not is_lazy(p) and p.dim() > 1 and p.numel()]
     if not matrices:
         raise ValueError(
@@ -409,6 +492,7 @@ def _inputs_of(layer: ModuleLayer) -> int:
     return matrices[0].numel() // matrices[0].shape[0]
 
 
-def _size_of(entry: Any) -> int:
+def _size_of(entry: object) -> int:
     """Return the number of elements of an entry of "params", 0 for a lazy parameter."""
-    return 0 if is_lazy(tensor_of(entry)) else tensor_of(entry).numel()
+    parameter = param_groups.tensor_of(entry)
+    return 0 if is_lazy(parameter) else parameter.numel()

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, starmap
 from typing import Any, NamedTuple
 
 import torch
@@ -60,30 +60,42 @@ def process_count() -> int:
 
 
 def agree(groups: Sequence[ParamGroup], parameters: list[Tensor]) -> None:
-    """Set the seeds that were made in this process to those of the first process, and mark them as agreed.
+    """Set seeds that no user has chosen to those of the first process, in place, and mark all as agreed.
 
-    All processes must call this, and processes with other parameters are refused: nobody would notice equal
-    noise for different parameters.
+    All processes must call this together.
+
+    Parameters
+    ----------
+    groups : sequence of ParamGroup
+        Groups of an optimiser; those with "agreed" keep their seed.
+    parameters : list of Tensor
+        Their parameters, in all processes.
+
+    Raises
+    ------
+    RuntimeError
+        If another process has other parameters: nobody would notice that both have the same noise.
     """
     if process_count() > 1:
         fingerprints = list(map(_fingerprint, parameters))
-        gathered: list[Any] = [None] * process_count()
-        dist.all_gather_object(gathered, ([group["seed"] for group in groups], fingerprints))
-        for rank, (_, fingerprints_there) in enumerate(gathered):
-            if not _are_alike(fingerprints_there, fingerprints):
+        seeds_and_fingerprints: list[Any] = [None] * process_count()  # of each process
+        dist.all_gather_object(seeds_and_fingerprints, ([group["seed"] for group in groups], fingerprints))
+        for rank, (_, fingerprints_of_rank) in enumerate(seeds_and_fingerprints):
+            if not _are_alike(fingerprints_of_rank, fingerprints):
                 raise RuntimeError(_describe_conflict(f"process {rank}"))
-        for group, seed in zip(groups, gathered[0][0], strict=True):
+        seeds_of_first, _ = seeds_and_fingerprints[0]
+        for group, seed in zip(groups, seeds_of_first, strict=True):
             group["seed"] = group["seed"] if group["agreed"] else seed
     for group in groups:
         group["agreed"] = True
 
 
 def compare(groups: Sequence[ParamGroup], members: list[list[Tensor]]) -> None:
-    """Refuse given seeds that another process uses for other parameters.
+    """Refuse seeds that a user has chosen if another process uses them for other parameters.
 
     The first process that calls this writes its parameters' fingerprints to the store of the process group,
-    so that no process waits for others, which may train something else. Of several optimisers with one seed
-    each is compared with those that were stepped as the first, second, ... in their processes.
+    so that no process waits for the rest, which may train something else. The n-th optimiser with a seed that
+    is stepped in a process is compared with the n-th of the other processes.
 
     Parameters
     ----------
@@ -91,10 +103,16 @@ def compare(groups: Sequence[ParamGroup], members: list[list[Tensor]]) -> None:
         Groups of an optimiser before its first step.
     members : list of lists of Tensor
         Their parameters, in all processes.
+
+    Raises
+    ------
+    RuntimeError
+        If another process has the same seed and chain, and other parameters.
     """
     store = _shared_store()
     if store is None:
         return
+
     for seed, chain in dict.fromkeys((group["seed"], group["chain"]) for group in groups):
         parameters: list[Tensor] = []
         for group, params in zip(groups, members, strict=True):
@@ -108,7 +126,7 @@ def compare(groups: Sequence[ParamGroup], members: list[list[Tensor]]) -> None:
 
 
 def _shared_store() -> Any:
-    """Return the store that all processes can read and write, None where there is none or one process."""
+    """Return the store that all processes can read and write; None without one, or with one process."""
     if process_count() == 1:
         return None
     from torch.distributed import distributed_c10d
@@ -139,9 +157,15 @@ def _fingerprint(parameter: Tensor) -> Fingerprint:
     return Fingerprint(tuple(parameter.shape), float(values.sum()), float(values.abs().sum()))
 
 
-def _are_alike(some: list[Any], others: list[Any]) -> bool:
-    """Return whether two lists of fingerprints, which may come from JSON, agree up to rounding."""
-    return len(some) == len(others) and all(
-        tuple(a[0]) == tuple(b[0]) and not abs(a[1] - b[1]) > ROUNDING * max(a[2], b[2])
-        for a, b in zip(some, others, strict=True)
-    )
+def _are_alike(first: Sequence[Fingerprint], second: Sequence[Fingerprint]) -> bool:
+    """Return whether two lists of fingerprints agree up to rounding.
+
+    A fingerprint may be a plain list, as JSON has it.
+    """
+    if len(first) != len(second):
+        return False
+    for a, b in zip(starmap(Fingerprint, first), starmap(Fingerprint, second), strict=True):
+        tolerance = ROUNDING * max(a.total_of_sizes, b.total_of_sizes)
+        if tuple(a.shape) != tuple(b.shape) or abs(a.total - b.total) > tolerance:
+            return False
+    return True

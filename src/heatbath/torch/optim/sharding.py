@@ -16,13 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from heatbath.torch.optim.param_groups import ParameterState
+from heatbath.torch.optim.param_groups import ParameterState, ParamGroup
+
+if TYPE_CHECKING:
+    from torch.distributed.optim import ZeroRedundancyOptimizer
 
 FSDP_CLASSES = {"FSDPModule", "FullyShardedDataParallel"}  # what modules under FSDP derive from
 STRIDED_SHARD = "_StridedShard"  # placement of elements that are not a block of the whole
@@ -56,21 +59,26 @@ class Shard:
 
     @cached_property
     def runs(self) -> list[tuple[int, int, int]]:
-        """Runs of consecutive elements: (first element in the block, first in the whole, length)."""
+        """Runs of elements that are consecutive in the whole parameter, in row-major order.
+
+        Each is (first element in the block, first element in the whole, length). There are none for an empty
+        block.
+        """
         if not math.prod(self.size):
             return []
         complete = len(self.shape)  # from this dimension on the block has all elements
         while complete > 0 and self.size[complete - 1] == self.shape[complete - 1]:
             complete -= 1
         outer = max(complete - 1, 0)  # number of dimensions whose indices tell the runs apart
+
         strides = [math.prod(self.shape[d + 1 :]) for d in range(len(self.shape))]
         length = math.prod(self.size[outer:])
-        corner = sum(o * s for o, s in zip(self.offset, strides, strict=True))
-        indices = product(*(range(n) for n in self.size[:outer]))
-        return [
-            (k * length, corner + sum(i * s for i, s in zip(index, strides, strict=False)), length)
-            for k, index in enumerate(indices)
-        ]
+        corner = sum(offset * stride for offset, stride in zip(self.offset, strides, strict=True))
+        runs = []
+        for k, index in enumerate(product(*map(range, self.size[:outer]))):
+            shift = sum(i * stride for i, stride in zip(index, strides, strict=False))
+            runs.append((k * length, corner + shift, length))
+        return runs
 
 
 def is_sharded(model: torch.nn.Module) -> bool:
@@ -83,9 +91,12 @@ def is_sharded(model: torch.nn.Module) -> bool:
 
 
 def shard_of(parameter: Any) -> Shard | None:
-    """Return the block of a parameter that is in this process, None where all of it is.
+    """Return the block of a parameter that is in this process, None if the parameter is not sharded.
 
-    Sharded parameters whose positions in the whole are unknown are refused.
+    Raises
+    ------
+    RuntimeError
+        If it is sharded in a way that does not tell which elements of the whole are here.
     """
     if getattr(parameter, "_is_flat_param", False) or getattr(parameter, "_fsdp_flattened", False):
         raise RuntimeError(
@@ -101,6 +112,7 @@ def shard_of(parameter: Any) -> Shard | None:
         )
     if not all(placement.is_shard() or placement.is_replicate() for placement in placements):
         raise RuntimeError(f"a DTensor must be sharded or replicated to be stepped, got {placements}")
+
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
     mesh = parameter.device_mesh
@@ -122,7 +134,7 @@ def check_one_mesh(shards: Sequence[Shard | None]) -> bool:
 
 
 def local_part(tensor: Any, shard: Shard | None) -> Tensor:
-    """Return the elements of a tensor that are in this process."""
+    """Return the elements of a tensor (a DTensor, if there is a shard) that are in this process."""
     elements: Tensor = tensor.to_local() if shard is not None and hasattr(tensor, "to_local") else tensor
     return elements
 
@@ -150,7 +162,7 @@ def add_over_processes(sums: Tensor, shards: Sequence[Shard | None]) -> Tensor:
 
 
 def complete_sums(sums: Sequence[Sequence[Tensor]], shards: Sequence[Sequence[Shard | None]]) -> list[float]:
-    """Return several sums over tensors, completed over processes at once where tensors are sharded.
+    """Complete several sums over tensors, with one exchange between processes for all sharded tensors.
 
     Parameters
     ----------
@@ -158,10 +170,16 @@ def complete_sums(sums: Sequence[Sequence[Tensor]], shards: Sequence[Sequence[Sh
         For each sum its terms, one for each tensor: what was summed over the elements in this process.
     shards : sequence of sequences of Shard or None
         For each term the shard that it was summed over, None where it was the whole tensor.
+
+    Returns
+    -------
+    list of float
+        The sums over whole tensors.
     """
     all_shards = list(chain.from_iterable(shards))
     if not any(all_shards):
         return [_exact_sum(terms) for terms in sums]
+
     totals = torch.zeros(2, len(sums), dtype=torch.float64, device=sums[0][0].device)
     partial, complete = 0, 1
     for k, (terms, shards_of_sum) in enumerate(zip(sums, shards, strict=True)):
@@ -196,12 +214,18 @@ class WrapperShards:
         For parameters of other processes the stand-in and its state.
     """
 
-    wrapper: Any
+    wrapper: ZeroRedundancyOptimizer
     stepped: bool = False
     stand_ins: dict[Tensor, tuple[Tensor, ParameterState]] = field(default_factory=dict)
 
-    def check(self, groups: list[Any]) -> None:
-        """Refuse groups that are not those of the wrapper, or cannot be divided."""
+    def check(self, groups: Sequence[ParamGroup]) -> None:
+        """Refuse groups of an optimiser that are not those of the wrapper, or cannot be divided.
+
+        Raises
+        ------
+        RuntimeError
+            If the groups have other parameters than the wrapper's, chains, or DTensors.
+        """
         all_params = [set(group["params"]) for group in self.wrapper.param_groups]
         if len(all_params) != len(groups) or any(
             not params.issuperset(group["params"]) for params, group in zip(all_params, groups, strict=True)
@@ -230,10 +254,10 @@ class WrapperShards:
         return Shard((size,), (size if is_here else 0,), (0,), (self.wrapper.process_group,))
 
     def stand_in(self, parameter: Tensor, steps: int) -> tuple[Tensor, ParameterState]:
-        """Return what stands for a parameter that is stepped in another process, and its state.
+        """Return a stand-in without elements for a parameter of another process, and the stand-in's state.
 
-        How often it was stepped before a state was loaded is not known here: then it is taken to be `steps`,
-        the number of steps of its group.
+        How often the parameter was stepped before a state was loaded is not known here: it is taken to be
+        `steps`, the number of steps of its group.
         """
         if parameter not in self.stand_ins:
             empty = torch.nn.Parameter(parameter.detach().new_empty(0), requires_grad=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,26 +27,32 @@ class Move(NamedTuple):
     factors: list[float]
 
 
-def propose_and_accept(parts: list[StepPart], loss: Any) -> Move | None:
-    """Return the tempering move of this step, None where none is due.
+def propose_and_accept(parts: list[StepPart], loss: object) -> Move | None:
+    """Propose a tempering move, if one is due in this step, and accept it or not; nothing is changed.
 
     Parameters
     ----------
     parts : list of StepPart
-        The parts of the step, of which one is tempered at least.
+        The parts of the step.
     loss : float or Tensor
-        The loss of all data at the parameters as they are, which the closure returned; of several chains a
-        tensor of the losses.
+        The loss of all data at the present parameters, which the closure returned; with several chains a
+        tensor of their losses.
+
+    Returns
+    -------
+    Move or None
+        None if no move is due, or if no part is tempered.
     """
     for part in parts:
         ladder = tempering_ladder(part.group)
         if ladder is not None:
-            offset = next(stage.offset for stage in part.program.stages if stage.begins == TEMPER)
+            offset = next(stage.offset for stage in part.program.stages if stage.kind == TEMPER)
             losses = _losses_of_chains(loss, chain_count(part.group))
             step = part.group["step"] + offset
-            is_due = step != 0 and step % ladder.every == 0
+            if step == 0 or step % ladder.every:
+                return None
             groups = [part.group for part in parts]
-            return _move_at_step(step, ladder, part.group, groups, losses) if is_due else None
+            return _move_at_step(step, ladder, part.group, groups, losses)
     return None
 
 
@@ -57,46 +63,58 @@ def _move_at_step(
     groups: Sequence[ParamGroup],
     losses: NDArray[np.float64],
 ) -> Move:
-    """Return the move of all chains at a step.
+    """Propose the neighbouring rung in each chain, and accept it with the probability of its potential.
+
+    The potential is the loss of all data plus the Gaussian prior of all groups.
 
     Parameters
     ----------
     step : int
         Address of the random numbers.
-    ladder, group
-        A ladder of temperatures and a group that is on it.
+    ladder : SimulatedTempering
+        Temperatures and weights of the rungs.
+    group : ParamGroup
+        A group on the ladder, for the present rungs and the address of the random numbers.
     groups : sequence of ParamGroup
-        All groups, whose priors are added to the losses.
+        All groups.
     losses : array, (chains,)
         Losses of all data.
+
+    Returns
+    -------
+    Move
+        The new rung of each chain, which may be the present one, and the factor on its momenta.
     """
-    count = len(losses)
+    chains = len(losses)
     potentials = -losses if group["maximize"] else losses
-    for any_group in groups:
-        decay = float(any_group.get("weight_decay", 0.0)) / 2
-        for parameter in any_group["params"]:
-            squares = parameter.detach().double().square().reshape(count, -1).sum(dim=1)
-            potentials = potentials + decay * squares.cpu().numpy()
-    numbers = np.arange(group["chain"], group["chain"] + count)
-    side, chance = random.uniforms(group["seed"], random.TEMPERING, 0, numbers, step, 0, 2).T
-    rungs = np.array([group_of_chain(group, k)["rung"] for k in range(count)])
-    rungs, factors = temper(
-        rungs, potentials, side, chance, np.array(ladder.ladder), np.array(ladder.weights)
-    )
+    for prior_group in groups:
+        half_decay = float(prior_group.get("weight_decay", 0.0)) / 2
+        for parameter in prior_group["params"]:
+            squares = parameter.detach().double().square().reshape(chains, -1).sum(dim=1)
+            potentials = potentials + half_decay * squares.cpu().numpy()
+
+    chain_numbers = np.arange(group["chain"], group["chain"] + chains)
+    side, chance = random.uniforms(group["seed"], random.TEMPERING, 0, chain_numbers, step, 0, 2).T
+    rungs = np.array([group_of_chain(group, k)["rung"] for k in range(chains)])
+    temperatures, weights = np.array(ladder.ladder), np.array(ladder.weights)
+    rungs, factors = temper(rungs, potentials, side, chance, temperatures, weights)
     return Move(rungs.tolist(), factors.tolist())
 
 
-def _losses_of_chains(loss: Any, count: int) -> NDArray[np.float64]:
-    """Return the losses that a closure has returned as an array over chains."""
-    fits = loss.numel() == count if isinstance(loss, Tensor) else is_real(loss) and count == 1
-    if not fits:
-        needed = (
-            "the loss of all data" if count == 1 else f"the {count} losses of all data, one of each chain"
-        )
-        raise RuntimeError(f"simulated tempering needs a closure that returns {needed}, got {shown(loss)}")
-    if isinstance(loss, Tensor):
+def _losses_of_chains(loss: object, count: int) -> NDArray[np.float64]:
+    """Return the losses of `count` chains, which a closure has returned, as an array (chains,).
+
+    Raises
+    ------
+    RuntimeError
+        If it has returned anything else.
+    """
+    if isinstance(loss, Tensor) and loss.numel() == count:
         return np.asarray(loss.detach().double().reshape(count).cpu().numpy())
-    return np.array([float(loss)])
+    if is_real(loss) and count == 1:
+        return np.array([float(loss)])
+    needed = "the loss of all data" if count == 1 else f"the {count} losses of all data, one of each chain"
+    raise RuntimeError(f"simulated tempering needs a closure that returns {needed}, got {shown(loss)}")
 
 
 def check_same_ladder(groups: Sequence[ParamGroup]) -> None:
@@ -109,7 +127,7 @@ def check_same_ladder(groups: Sequence[ParamGroup]) -> None:
 
 
 def apply_move(move: Move, part: StepPart) -> None:
-    """Put a tempered part on its new rung and multiply its momenta; other parts stay as they are."""
+    """Put a tempered part on its new rung and multiply its momenta, in place; skip parts without a ladder."""
     ladder = tempering_ladder(part.group)
     if ladder is None:
         return

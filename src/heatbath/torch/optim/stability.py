@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import Any
+
+from torch import Tensor
 
 from heatbath._internal.warnings import UnstableThermostatWarning
 from heatbath.methods import Method
@@ -48,7 +49,10 @@ def warn_if_unstable(group: ParamGroup, method: Method) -> bool:
 
 
 def _describe_instability(group: ParamGroup, method: Method) -> str:
-    """Return which part has which lr times frequency, and an empty text where the thermostat is stable."""
+    """Return the part's name, size and lr times frequency as text; an empty text if its thermostat is stable.
+
+    With a ξ for each tensor the largest tensor counts, because its thermostat has the highest frequency.
+    """
     h = float(group["lr"])
     if type(method).thermostat_frequency is Method.thermostat_frequency or not h:
         return ""
@@ -62,6 +66,6 @@ def _describe_instability(group: ParamGroup, method: Method) -> str:
     return f"{name} of {largest} parameters has {h * omega:.3g}"
 
 
-def not_frozen(params: Iterable[Any]) -> list[Any]:
+def not_frozen(params: Iterable[Tensor]) -> list[Tensor]:
     """Return the parameters that require gradients."""
     return [parameter for parameter in params if parameter.requires_grad]

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from heatbath.torch.optim.param_groups import ParameterState
+from heatbath.torch.optim.param_groups import ParameterState, PlainValues
 from heatbath.torch.optim.sharding import Shard, local_part, local_part_of_gradient
 from heatbath.torch.optim.step_program import StepProgram, Table
 
@@ -84,13 +83,26 @@ class StepTensors:
     sharded: bool = False
 
     def add(self, parameter: Tensor, state: ParameterState, first_element: int, shard: Shard | None) -> None:
-        """Add a parameter with its state, which `prepare_state` has prepared."""
+        """Add a parameter that has a gradient.
+
+        Parameters
+        ----------
+        parameter : Tensor
+            The parameter, with all chains stacked.
+        state : ParameterState
+            Its state, which `prepare_state` has prepared.
+        first_element : int
+            Position of its first element in the numbering of the noise.
+        shard : Shard or None
+            Its block in this process, None if all of it is here.
+        """
         gradient = gradient_of(parameter, shard)
         theta, p, second = state.get("copy", parameter), state["momentum"], state.get("second")
         if shard is not None:
             theta = local_part(theta, shard).contiguous()  # so that all processes step it in the same way
             p = local_part(p, shard)
             second = None if second is None else local_part(second, shard)
+
         self.parameters.append(parameter)
         self.states.append(state)
         self.size += parameter.numel() // self.chain_count if shard is None else math.prod(shard.shape)
@@ -106,25 +118,30 @@ class StepTensors:
         self.steps.append(state["step"] if self.program.method.counts_steps else self.step)
 
     def unstacked(self) -> StepTensors:
-        """Return the same with tensors of this chain alone, which are views of the stacked ones."""
+        """Return these tensors with the elements of this chain alone, as views of the stacked ones."""
         if self.chain_count == 1:
             return self
         stacked = {"theta": self.theta, "p": self.p, "gradients": self.gradients, "second": self.second}
-        views: dict[str, Any] = {
+        views: PlainValues = {
             name: [tensor[self.chain] for tensor in tensors] for name, tensors in stacked.items()
         }
         return replace(self, **views, chain_count=1, chain=0)
 
     def split_by_row(self) -> list[StepTensors]:
-        """Return these tensors divided into those with the same row of the table and the same step."""
+        """Divide these tensors into units in which all have the same row of the table and the same step.
+
+        Units of one kind are needed because a plain torch operation has the same coefficients and the same
+        address of the noise for all of its tensors.
+        """
         kinds = list(zip(self.rows, self.steps, strict=True))
         if len(set(kinds)) == 1:
             return [self]
+
         divided = []
         for kind in sorted(set(kinds)):
-            chosen = [i for i, row_and_step in enumerate(kinds) if row_and_step == kind]
-            lists: dict[str, Any] = {
-                name: [value[i] for i in chosen]
+            positions = [i for i, row_and_step in enumerate(kinds) if row_and_step == kind]
+            lists: PlainValues = {  # `second` may be empty
+                name: [value[i] for i in positions]
                 for name, value in vars(self).items()
                 if isinstance(value, list) and value
             }
@@ -138,9 +155,9 @@ class StepTensors:
         self.gradients = list(map(gradient_of, self.parameters, self.shards))
 
     def write_back(self) -> None:
-        """Write θ that are copies back into their parameters, and tell autograd that all have changed.
+        """Write stepped copies of θ back into their parameters, and tell autograd that all have changed.
 
-        This is for all chains of stacked parameters, so that only the first chain needs to do it.
+        It is enough to do this for the first chain, whose tensors are those of all chains.
         """
         for parameter, theta, shard in zip(self.parameters, self.theta, self.shards, strict=True):
             stepped = parameter if shard is None else local_part(parameter, shard)
@@ -152,17 +169,22 @@ class StepTensors:
 def prepare_state(parameter: Tensor, state: ParameterState, *, keeps_second: bool) -> None:
     """Fill the state of a parameter before its first step, and adapt it to a parameter that has changed.
 
-    Momenta of half-precision parameters are float32, with a float32 copy of the parameter beside them; what
-    others have written into the parameter goes into the copy.
+    Momenta of half-precision parameters are float32, with a float32 copy of the parameter beside them.
+    Elements that were written into the parameter since the last step are copied again.
 
     Parameters
     ----------
     parameter : Tensor
-        What is to be stepped.
+        The parameter that is to be stepped.
     state : ParameterState
-        Its state in the optimiser, which is changed.
+        Its state in the optimiser, changed in place.
     keeps_second : bool
         Whether the method keeps second moments.
+
+    Raises
+    ------
+    RuntimeError
+        If a tensor of the state has another shape than the parameter.
     """
     is_half = parameter.dtype in HALF
     dtype = torch.float32 if is_half else parameter.dtype
@@ -171,6 +193,7 @@ def prepare_state(parameter: Tensor, state: ParameterState, *, keeps_second: boo
         state["momentum"] = torch.zeros_like(parameter, dtype=dtype)
     if keeps_second and "second" not in state:
         state["second"] = torch.zeros_like(parameter, dtype=dtype)
+
     if is_half and "copy" not in state:
         state["copy"] = parameter.detach().to(dtype, copy=True)
     elif is_half:
@@ -178,6 +201,7 @@ def prepare_state(parameter: Tensor, state: ParameterState, *, keeps_second: boo
         state["copy"] = torch.where(was_written, parameter.to(dtype), state["copy"])
     else:
         state.pop("copy", None)
+
     for name in TENSORS:
         if name not in state:
             continue
@@ -193,9 +217,19 @@ def prepare_state(parameter: Tensor, state: ParameterState, *, keeps_second: boo
 
 
 def gradient_of(parameter: Tensor, shard: Shard | None) -> Tensor:
-    """Return the gradient of a parameter (here, if it is sharded) in the type in which it is stepped.
+    """Return the gradient of a parameter as it is stepped: dense, and float32 for half precision.
 
-    Sparse and complex gradients are refused.
+    Parameters
+    ----------
+    parameter : Tensor
+        A parameter that has a gradient.
+    shard : Shard or None
+        Its block in this process, to which the gradient is cut; None if all of it is here.
+
+    Raises
+    ------
+    RuntimeError
+        If the gradient is sparse or complex.
     """
     gradient = parameter.grad
     assert gradient is not None

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from heatbath._internal.checks import NON_NEGATIVE, real
 from heatbath.methods.schedules import at, from_plain
 from heatbath.torch.optim import param_groups, seeds, sharding, stability, torch_step
 from heatbath.torch.optim.numba_step import CompiledStep, can_be_compiled
-from heatbath.torch.optim.param_groups import GroupValues, ParamGroup
+from heatbath.torch.optim.param_groups import GroupValues, ParameterState, ParamGroup
 from heatbath.torch.optim.sharding import Shard, WrapperShards
 from heatbath.torch.optim.state import StepTensors, is_lazy, prepare_state
 from heatbath.torch.optim.step_program import StepProgram, Table, step_program
 
-States = MutableMapping[Tensor, Any]  # of parameters, as an optimiser has them
+States = MutableMapping[Tensor, ParameterState]  # of parameters, as an optimiser has them
 
 
 class GroupProgram(NamedTuple):
@@ -62,10 +63,10 @@ class StepPart:
         return self.chains[0].units
 
     def only_prepares(self) -> bool:
-        """Return whether this step is to make the states of the parameters and nothing else.
+        """Return whether this step only makes the states of the parameters, as for a checkpoint to load.
 
-        So torch.distributed.checkpoint steps an optimiser: before the first step, at lr = 0 and with
-        gradients of 0. A schedule that begins at 0 makes true steps.
+        torch.distributed.checkpoint makes such a step before the first one, at lr = 0 and with gradients of
+        0. A step at lr = 0 on a schedule that begins at 0 is a true step.
         """
         group = self.group
         if group["step"] or group["lr"] != 0:
@@ -79,17 +80,22 @@ class StepPart:
         return not any(sharding.complete_sums(sizes, [unit.shards for unit in units]))
 
     def finish(self) -> None:
-        """Write what the step has changed into the group, the parameters and their states."""
+        """Write the results of the step into the group, the parameters and their states.
+
+        The group gets the coefficients of this step as "previous", the number of steps, and ξ.
+        """
         group = self.group
         if "noise" in group and group["chains"]:
             group["previous"] = [list(chain.coefficients) for chain in self.chains]
         else:
             group["previous"] = list(self.chains[0].coefficients)
         group["step"] += 1
+
         for unit in self.stacked_units:
             unit.write_back()
             for state in unit.states:
                 state["step"] += 1
+
         if "xi" not in group:
             return
         for unit in self.units:
@@ -129,50 +135,67 @@ class StepParts:
     def collect(
         self, groups: Sequence[ParamGroup], states: States, first_elements: list[list[int]]
     ) -> list[StepPart]:
-        """Return the parts that move in this step. No parameter moves yet.
+        """Return the parts that move in this step: those whose program has operations.
 
-        Coefficients on schedules are set in the groups, and the states of parameters are prepared.
+        No parameter moves yet, but groups and states are changed: coefficients on schedules get their values
+        in this step, and states are prepared for it.
 
         Parameters
         ----------
-        groups, states
-            Those of the optimiser.
+        groups : sequence of ParamGroup
+            The groups of the optimiser.
+        states : mapping of Tensor to ParameterState
+            The states of the parameters in the optimiser.
         first_elements : list of lists of int
-            The result of `number_elements`.
+            Positions in the numbering of the noise, from `number_elements`.
         """
         parts = []
         for index, group in enumerate(groups):
             if group["schedules"]:
                 param_groups.apply_schedules(group)
             first_group = param_groups.group_of_chain(group, 0)
-            known = self.program_of(index, 0, first_group)
-            if not len(known.program.encoded):
+            group_program = self.program_of(index, 0, first_group)
+            if not len(group_program.program.encoded):
                 continue
-            units = self._units(index, groups, first_group, known, first_elements[index], states)
-            chains = [ChainOfPart(group["chain"], first_group, known.values.current, units)]
+            units = self._units(index, groups, first_group, group_program, first_elements[index], states)
+            chains = [ChainOfPart(group["chain"], first_group, group_program.values.current, units)]
             if group["chains"]:
-                chains += self._other_chains(index, group, known, units)
+                chains += self._further_chains(index, group, group_program, units)
                 units = [unit for chain in chains for unit in chain.units]
             compiled = _is_compiled(group, chains[0].units)
-            parts.append(StepPart(index, group, known.program, chains, units, compiled))
+            parts.append(StepPart(index, group, group_program.program, chains, units, compiled))
         return parts
 
-    def _other_chains(
-        self, index: int, group: ParamGroup, known: GroupProgram, units: list[StepTensors]
+    def _further_chains(
+        self, index: int, group: ParamGroup, group_program: GroupProgram, units: list[StepTensors]
     ) -> list[ChainOfPart]:
-        """Return the chains of a part after the first one, which has this program and these units."""
+        """Return the chains of a part after the first one.
+
+        Parameters
+        ----------
+        index : int
+            Position of the group.
+        group : ParamGroup
+            The group with the values of all chains.
+        group_program : GroupProgram
+            The program and the coefficients of the first chain.
+        units : list of StepTensors
+            The tensors of the first chain.
+        """
         chains = []
         for k in range(1, param_groups.chain_count(group)):
             group_of_chain = param_groups.group_of_chain(group, k)
             if "noise" in group:  # each chain has its own, and coefficients that depend on it
-                known = self.program_of(index, k, group_of_chain)
-            units_of_chain = [_unit_of_chain(unit, group_of_chain, known.coefficients, k) for unit in units]
+                group_program = self.program_of(index, k, group_of_chain)
+            units_of_chain = [
+                _unit_of_chain(unit, group_of_chain, group_program.coefficients, k) for unit in units
+            ]
             number = group["chain"] + k
-            chains.append(ChainOfPart(number, group_of_chain, known.values.current, units_of_chain))
+            chains.append(ChainOfPart(number, group_of_chain, group_program.values.current, units_of_chain))
         return chains
 
     def program_of(self, index: int, chain: int, group: ParamGroup) -> GroupProgram:
-        """Return the program of a group with its coefficients, made again as far as values have changed.
+        """Return the program of a group with its coefficients; reuse what its values have not changed.
 
         Parameters
         ----------
@@ -180,43 +203,70 @@ class StepParts:
             Position of the group, and of one of its chains.
         group : ParamGroup
             The group as that chain sees it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a value was set that a step cannot use.
         """
         values = param_groups.read_values(group)
-        known = self.programs.get((index, chain))
-        if known is not None and known.values == values:
-            return known
-        if known is not None and known.values[:2] != values[:2]:
-            known = None  # another word or choice
+        cached = self.programs.get((index, chain))
+        if cached is not None and cached.values == values:
+            return cached
+        if cached is not None and cached.values[:2] != values[:2]:
+            cached = None  # its method or a choice, such as the word, has changed: another program
+
         previous, current = values.previous, values.current
-        if known is not None and known.values.current[1:] == current[1:] == previous[1:]:
+        if cached is not None and cached.values.current[1:] == current[1:] == previous[1:]:
             real("lr", current[0], NON_NEGATIVE)  # nothing but the stepsize has changed
-            program = known.program
+            program = cached.program
         else:
             param_groups.check_group(group)
             method = param_groups.build_method(group)  # also checks the coefficients
-            program = step_program(method) if known is None else known.program
+            program = step_program(method) if cached is None else cached.program
+
         coefficients = program.coefficients(
             values.by_name(previous), values.by_name(current), values.maximize
         )
-        known = GroupProgram(values, program, coefficients)
-        self.programs[index, chain] = known
+        self.programs[index, chain] = GroupProgram(values, program, coefficients)
         if (index, chain) not in self._warned and stability.warn_if_unstable(group, program.method):
             self._warned.add((index, chain))
-        return known
+        return self.programs[index, chain]
 
     def _units(
         self,
         index: int,
         groups: Sequence[ParamGroup],
         group: ParamGroup,
-        known: GroupProgram,
+        group_program: GroupProgram,
         first_elements: list[int],
         states: States,
     ) -> list[StepTensors]:
-        """Return the tensors of a group that have a gradient, one unit for each ξ, for its first chain."""
+        """Collect the tensors of a group that have a gradient, with prepared states, for its first chain.
+
+        Parameters
+        ----------
+        index : int
+            Position of the group.
+        groups : sequence of ParamGroup
+            The groups of the optimiser.
+        group : ParamGroup
+            The group at `index` as its first chain sees it.
+        group_program : GroupProgram
+            Its program and coefficients.
+        first_elements : list of int
+            Positions of its parameters in the numbering of the noise.
+        states : mapping of Tensor to ParameterState
+            The states of the parameters in the optimiser, which are changed.
+
+        Returns
+        -------
+        list of StepTensors
+            One unit for each ξ: a tensor each with a friction per tensor, otherwise all tensors in one.
+        """
         root_tau = param_groups.root_of_temperature(group)
-        per_tensor = known.program.has_friction_per_tensor
-        keeps_second = known.program.method.keeps_second
+        per_tensor = group_program.program.has_friction_per_tensor
+        keeps_second = group_program.program.method.keeps_second
         units: list[StepTensors] = []
         for i, parameter in enumerate(self.members(groups, index)):
             shard = self._shards[index][i]
@@ -227,10 +277,11 @@ class StepParts:
             else:
                 state = states[parameter]
             prepare_state(parameter, state, keeps_second=keeps_second)
+
             if not units or per_tensor:
                 unit = StepTensors(
-                    known.program,
-                    known.coefficients,
+                    group_program.program,
+                    group_program.coefficients,
                     group["xi"][i] if per_tensor else group.get("xi", 0.0),
                     root_tau,
                     group["seed"],
@@ -244,13 +295,19 @@ class StepParts:
         return units
 
     def number_elements(self, groups: Sequence[ParamGroup]) -> list[list[int]]:
-        """Return for each group where its tensors begin in the numbering of the noise.
+        """Return for each group the positions of its tensors' first elements in the numbering of the noise.
 
-        Elements are numbered over all groups in order. The numbering is kept, unless there are lazy
-        parameters, which have no elements yet. Sharded parameters that cannot be stepped are refused.
+        Elements (of one chain) are numbered over all groups in order. The numbering is kept for later steps,
+        unless there are lazy parameters, which have no elements yet.
+
+        Raises
+        ------
+        RuntimeError
+            If parameters are sharded in a way that cannot be stepped.
         """
         if self._first_elements:
             return self._first_elements
+
         if seeds.process_count() > 1:
             parameters = [parameter for group in groups for parameter in group["params"]]
             sharding.check_not_replaced(self.original_ids, parameters)
@@ -260,6 +317,7 @@ class StepParts:
             raise RuntimeError(
                 "simulated tempering of sharded parameters is not supported: use another schedule"
             )
+
         position, any_lazy = 0, False
         first_elements: list[list[int]] = []
         for index, group in enumerate(groups):
@@ -274,7 +332,7 @@ class StepParts:
         return first_elements
 
     def _shards_of(self, groups: Sequence[ParamGroup], index: int) -> list[Shard | None]:
-        """Return where the parameters of a group lie, None for those that are whole in this process."""
+        """Return the blocks of a group's parameters in this process, None for those that are whole here."""
         params = groups[index]["params"]
         if self.wrapper is None:
             return list(map(sharding.shard_of, params))
@@ -282,8 +340,18 @@ class StepParts:
         return [self.wrapper.shard_of(p, p in in_this_process) for p in self.wrapper.members(index)]
 
     def run_stage(self, parts: list[StepPart], stage: int, draw: torch_step.DrawNormals) -> None:
-        """Run the passes of a stage, in compiled code where possible; `draw` makes the noise elsewhere."""
-        compiled: dict[Any, list[StepTensors]] = {}
+        """Run the passes of a stage on all parts, in place, in compiled code where that is possible.
+
+        Parameters
+        ----------
+        parts : list of StepPart
+            The parts that move.
+        stage : int
+            Position of the stage in the programs.
+        draw : callable
+            Draws the noise of plain torch operations, as `torch_step.draw_normals`.
+        """
+        compiled: dict[tuple[torch.dtype, int, int], list[StepTensors]] = {}  # by type, seed and step
         plain: list[StepTensors] = []
         for part in parts:
             for unit in part.units:
@@ -300,7 +368,19 @@ class StepParts:
 
 
 def _unit_of_chain(unit: StepTensors, group: ParamGroup, coefficients: Table, chain: int) -> StepTensors:
-    """Return the unit of another chain that corresponds to one of the first; `group` is as it sees it."""
+    """Return a copy of a unit of the first chain for another chain, with its ξ and coefficients.
+
+    Parameters
+    ----------
+    unit : StepTensors
+        Tensors of the first chain, stacked with those of all chains.
+    group : ParamGroup
+        The group as the other chain sees it.
+    coefficients : Table
+        The other chain's table of coefficients.
+    chain : int
+        Position of the other chain among those of the group.
+    """
     xi = group.get("xi", 0.0)
     return replace(
         unit,
@@ -315,7 +395,10 @@ def _unit_of_chain(unit: StepTensors, group: ParamGroup, coefficients: Table, ch
 def _is_compiled(group: ParamGroup, units: list[StepTensors]) -> bool:
     """Return whether compiled code steps a group with these tensors of its first chain.
 
-    `fused=True` is refused where it cannot.
+    Raises
+    ------
+    RuntimeError
+        If the group has fused=True and compiled code cannot step it.
     """
     if group["fused"] is False or not units:
         return False
@@ -329,28 +412,30 @@ def _is_compiled(group: ParamGroup, units: list[StepTensors]) -> bool:
 
 
 def _fit_compiled_code(units: list[StepTensors]) -> bool:
-    """Return whether compiled code can step all tensors, as ones of the first tensor's type."""
+    """Return whether compiled code can step all tensors, which must have the first tensor's type."""
     dtype = units[0].theta[0].dtype
     for unit in units:
-        lists = [unit.theta, unit.p, unit.gradients]
-        if unit.second:
-            lists.append(unit.second)
-        for tensors in lists:
+        for tensors in filter(None, (unit.theta, unit.p, unit.gradients, unit.second)):
             if not can_be_compiled(tensors, unit.theta, dtype):
                 return False
     return True
 
 
 def check_closure(parts: list[StepPart], closure: object) -> None:
-    """Refuse words of several gradients, and tempering, without a closure where anything moves.
+    """Refuse a step of these parts that needs a closure and has none.
 
-    A word of several gradients must also be shared by all parts.
+    Raises
+    ------
+    RuntimeError
+        If parts move with several gradients per step, or with tempering, and there is no closure; or if a
+        word of several gradients is not shared by all parts.
     """
     gradients, is_tempered, moves = 1, False, False
     for part in parts:
         gradients = max(gradients, part.program.gradients)
         is_tempered = is_tempered or part.program.is_tempered
         moves = moves or bool(part.group["lr"] != 0)
+
     if closure is None and moves and (gradients > 1 or is_tempered):
         feature = (
             f"a word that needs {gradients} gradients per step" if gradients > 1 else "simulated tempering"

@@ -35,9 +35,9 @@ class StepPass(NamedTuple):
 
 
 class StepStage(NamedTuple):
-    """Passes in a row, and what begins them: a gradient, a tempering move before step n + offset, nothing."""
+    """Passes in a row, and the kind of their opening: GRADIENT, TEMPER before step n + offset, or nothing."""
 
-    begins: int
+    kind: int
     offset: int
     passes: tuple[StepPass, ...]
 
@@ -77,12 +77,12 @@ class StepProgram:
     @cached_property
     def gradients(self) -> int:
         """Number of gradients in a step."""
-        return sum(stage.begins == GRADIENT for stage in self.stages)
+        return sum(stage.kind == GRADIENT for stage in self.stages)
 
     @cached_property
     def is_tempered(self) -> bool:
         """True if a step may move to another rung of a temperature ladder."""
-        return any(stage.begins == TEMPER for stage in self.stages)
+        return any(stage.kind == TEMPER for stage in self.stages)
 
     @cached_property
     def has_friction_per_tensor(self) -> bool:
@@ -101,37 +101,54 @@ class StepProgram:
     def coefficients(
         self, previous: Mapping[str, float], current: Mapping[str, float], maximize: bool
     ) -> Table:
-        """Compute the table of coefficients, (2, operations, WIDTH).
+        """Compute the coefficients of all operations.
 
-        Letters that close the step before have the `previous` numbers, all others the `current` ones. The
-        first row is for a tensor's first step, which has nothing to close. The operations are given the
-        gradient of the loss where the formulas have G = -∇L, so the coefficients of G have the other sign,
-        unless the loss is to be maximised.
+        The operations are given the gradient of the loss where the formulas have G = -∇L, so the coefficients
+        of G have the other sign, unless the loss is to be maximised.
+
+        Parameters
+        ----------
+        previous : mapping of str to float
+            Coefficients of the step before, which the letters that close it have: "lr", those of the method
+            and, with a drawn noise, the "unit" of the momenta.
+        current : mapping of str to float
+            Coefficients of this step, for all other letters.
+        maximize : bool
+            Whether the loss is maximised.
+
+        Returns
+        -------
+        Table
+            An array (2, operations, WIDTH). The first row is for a tensor's first step, which has nothing to
+            close, the second for every later one.
         """
         evaluated = []
         for columns_of, fraction, closes in self.evaluations:
             numbers = previous if closes else current
             evaluated.append(columns_of(Values(self.method, fraction * numbers["lr"], numbers.__getitem__)))
+
+        # Both rows of the table one after the other, in a list, which is filled much faster than an array.
         row = len(self.encoded) * WIDTH
-        numbers_of_table = [0.0] * (2 * row)  # a list is filled much faster than an array
+        flat = [0.0] * (2 * row)
         for entry in self.entries:
             columns = evaluated[entry.evaluation]
             if "unit" in current and entry.operation in UNITS:
                 unit = (previous if self.evaluations[entry.evaluation].closes else current)["unit"]
                 columns = [c * unit**power for c, power in zip(columns, UNITS[entry.operation], strict=False)]
             for position, column in enumerate(columns, entry.position):
-                numbers_of_table[row + position] += column
+                flat[row + position] += column
                 if entry.in_first_step:
-                    numbers_of_table[position] += column
+                    flat[position] += column
             if entry.neutral:
-                numbers_of_table[entry.position : entry.position + len(entry.neutral)] = entry.neutral
+                flat[entry.position : entry.position + len(entry.neutral)] = entry.neutral
+
         if STANDSTILL in (current["lr"], previous["lr"]):
-            numbers_of_table = [0.0 if abs(number) < NEGLIGIBLE else number for number in numbers_of_table]
+            flat = [0.0 if abs(number) < NEGLIGIBLE else number for number in flat]
         if not maximize:
             for position in self._factors_of_gradient:
-                numbers_of_table[position] *= -1.0
-                numbers_of_table[row + position] *= -1.0
-        return np.frombuffer(array("d", numbers_of_table)).reshape(2, -1, WIDTH)
+                flat[position] *= -1.0
+                flat[row + position] *= -1.0
+        return np.frombuffer(array("d", flat)).reshape(2, -1, WIDTH)
 
     @cached_property
     def _factors_of_gradient(self) -> list[int]:
@@ -142,9 +159,19 @@ class StepProgram:
 
 @lru_cache(maxsize=256)
 def step_program(method: Method) -> StepProgram:
-    """Return the program of a method, whose coefficients do not matter."""
+    """Compile the program that an optimiser runs in each step with a method.
+
+    It depends on the method's word and choices. The coefficients of the method do not matter: they come in by
+    `StepProgram.coefficients`.
+
+    Raises
+    ------
+    ValueError
+        If the operations contradict what the method says of itself.
+    """
     program = compile_program(Partition(method, 1.0), {"all": (1,)})
     table(program, program.steps, 0, 1)  # refuses operations that contradict the method
+
     operations: list[Operation] = []
     stages: list[StepStage] = []
     for stage in program.steps:
@@ -158,26 +185,39 @@ def step_program(method: Method) -> StepProgram:
             operations += engine_pass.friction_operations
             passes.append(StepPass(first, stop, len(operations)))
         stages.append(StepStage(stage.kind, stage.offset, tuple(passes)))
-    encoded = np.array([(o.kind, o.stream_slot, o.offset) for o in operations], np.int64).reshape(-1, 3)
+
+    rows = [(operation.kind, operation.stream_slot, operation.offset) for operation in operations]
+    encoded = np.array(rows, np.int64).reshape(-1, 3)
     return StepProgram(method, tuple(stages), encoded, *_plan_table(operations, bool(program.prelude)))
 
 
 def _plan_table(
     operations: list[Operation], seen_at_kick: bool
 ) -> tuple[tuple[Evaluation, ...], tuple[Entry, ...]]:
-    """Return which columns a table of coefficients needs, and where each is added.
+    """Plan which columns of coefficients are evaluated in each step, and where each is added to the table.
 
-    Where θ is seen at the kick, a tensor's first step also closes what stands before the kick.
+    Parameters
+    ----------
+    operations : list of Operation
+        The operations of a step; each adds up one or more terms.
+    seen_at_kick : bool
+        Whether the θ between two steps is that at the kick. Then letters of the step under way have the
+        offset 0 and those that open the next one 1, and a tensor's first step has both of them.
+
+    Returns
+    -------
+    evaluations, entries
+        The fields of `StepProgram`.
     """
-    opening = 1 if seen_at_kick else 0
-    evaluations: dict[Evaluation, int] = {}
+    first_offset = 1 if seen_at_kick else 0  # terms with lower offsets close the step before
+    positions: dict[Evaluation, int] = {}  # each evaluation once, with its position
     entries = []
     for index, operation in enumerate(operations):
         for term in operation.terms:
-            closes = term.offset < opening
+            closes = term.offset < first_offset
             evaluation = Evaluation(term.columns, term.fraction, closes)
-            number = evaluations.setdefault(evaluation, len(evaluations))
+            position = positions.setdefault(evaluation, len(positions))
             in_first_step = seen_at_kick or not closes
             neutral = () if in_first_step else NEUTRAL.get(operation.kind, ())
-            entries.append(Entry(number, operation.kind, index * WIDTH, in_first_step, neutral))
-    return tuple(evaluations), tuple(entries)
+            entries.append(Entry(position, operation.kind, index * WIDTH, in_first_step, neutral))
+    return tuple(positions), tuple(entries)

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from heatbath.diagnostics.statistics import BlockAverage, Estimate
-from heatbath.torch.optim.param_groups import ParamGroup, values_of
+from heatbath.torch.optim.param_groups import ParamGroup, PlainValues, values_of
 from heatbath.torch.optim.sharding import Shard, complete_sums
 from heatbath.torch.optim.state import StepTensors
 
@@ -63,17 +64,30 @@ class Observations:
     """
 
     def __init__(self) -> None:
-        self.series: dict[tuple[int, str], BlockAverage] = {}
+        # by the index of the group and the name of the series
+        self.series: defaultdict[tuple[int, str], BlockAverage] = defaultdict(BlockAverage)
         self.fixed_friction: dict[int, tuple[int, float]] = {}  # number of steps, and the sum of γ over them
 
     def add_before_step(self, index: int, group: ParamGroup, units: list[StepTensors]) -> None:
-        """Add θ·∇L/N of a part before its step, where it is due and the part's temperature is read."""
-        if group["step"] % CONFIGURATIONAL_EVERY and (
-            (index, "configurational") in self.series or any([unit.sharded for unit in units])
-        ):  # of a sharded model all processes measure at once, also where one has forgotten its past
-            return
+        """Add θ·∇L/N of a part before its step, if the part's temperature is read and a measurement is due.
+
+        It is due at the first step and every `CONFIGURATIONAL_EVERY` steps. The prior is part of L.
+
+        Parameters
+        ----------
+        index : int
+            Position of the part among the groups.
+        group : ParamGroup
+            Its group as this chain sees it.
+        units : list of StepTensors
+            Its tensors in this chain.
+        """
         if not units or units[0].theta[0].is_meta or not units[0].program.reads_temperature:
             return
+        was_measured = (index, "configurational") in self.series
+        if group["step"] % CONFIGURATIONAL_EVERY and (was_measured or any([unit.sharded for unit in units])):
+            return  # all processes of a sharded model measure at once, even if one has forgotten its past
+
         decay, variance = float(group.get("weight_decay", 0.0)), group.get("noise", 1.0)
         scale = (-1.0 if group["maximize"] else 1.0) / variance  # momenta are in units of its root
         terms: list[Tensor] = []
@@ -81,17 +95,27 @@ class Observations:
         size = 0
         for unit in units:
             size += unit.size
+            shards += unit.shards
             tensors = unit.unstacked()
             for theta, gradient in zip(tensors.theta, tensors.gradients, strict=True):
                 flat = theta.flatten()
                 virial = scale * torch.dot(flat, gradient.to(theta).flatten()).double()
                 terms.append(virial + decay * torch.dot(flat, flat).double() if decay else virial)
-            shards += unit.shards
         (total,) = complete_sums([terms], [shards])
-        self._add(index, "configurational", total / size)
+        self.series[index, "configurational"].add(total / size)
 
     def add_after_step(self, index: int, group: ParamGroup, units: list[StepTensors]) -> None:
-        """Add p·p/N, the friction and the gradient noise of a part after its step, if p·p was read."""
+        """Add p·p/N, the friction and the gradient noise of a part after its step, if p·p was read.
+
+        Parameters
+        ----------
+        index : int
+            Position of the part among the groups.
+        group : ParamGroup
+            Its group as this chain sees it.
+        units : list of StepTensors
+            Its tensors in this chain, one unit for each ξ. The friction is the mean over their parameters.
+        """
         size, kinetic, weighted_xi = 0, 0.0, 0.0
         for unit in units:
             if unit.kinetic < 0:
@@ -101,15 +125,17 @@ class Observations:
             weighted_xi += unit.xi * unit.size
         if not units:
             return
-        self._add(index, "temperature", kinetic / size)
+        self.series[index, "temperature"].add(kinetic / size)
+
         xi = weighted_xi / size if "xi" in group else None
-        method, values = units[0].program.method, cast(dict[str, Any], group)
+        method, values = units[0].program.method, cast(PlainValues, group)
         noise = method.gradient_noise(values, float(group["lr"]), xi)
         if noise is not None:
-            self._add(index, "gradient noise", noise * group.get("noise", 1.0))  # momenta are in its units
+            variance = group.get("noise", 1.0)  # momenta are in units of its root
+            self.series[index, "gradient noise"].add(noise * variance)
         friction = method.friction_on(values, xi)
         if friction is not None and xi is not None:
-            self._add(index, "friction", friction)
+            self.series[index, "friction"].add(friction)
         elif friction is not None:
             count, total = self.fixed_friction.get(index, (0, 0.0))
             self.fixed_friction[index] = count + 1, total + friction
@@ -132,15 +158,9 @@ class Observations:
                 means[label] = Estimate(total / count, 0.0)
         return means
 
-    def _add(self, index: int, series: str, value: float) -> None:
-        key = index, series
-        if key not in self.series:
-            self.series[key] = BlockAverage()
-        self.series[key].add(value)
-
 
 def mean_of_chains(estimates: list[Estimate]) -> Estimate:
-    """Return the mean of independent chains, without those that have diverged unless all have."""
+    """Return the mean of independent chains with its error, without diverged chains unless all diverged."""
     estimates = [estimate for estimate in estimates if math.isfinite(estimate.value)] or estimates
     count = len(estimates)
     return Estimate(
@@ -157,7 +177,10 @@ def mean_temperature(temperatures: list[Temperature]) -> Temperature:
 
 
 def labels(groups: Sequence[ParamGroup]) -> list[str]:
-    """Return a different label for each group: its name, its part or its index, or several of these."""
+    """Return a unique label for each group, the shortest that tells all groups apart.
+
+    Labels are the groups' names, parts or positions; or else "part: name"; or else these with the position.
+    """
     names = [str(group.get("name", group.get("part", i))) for i, group in enumerate(groups)]
     if len(set(names)) < len(names):
         names = [

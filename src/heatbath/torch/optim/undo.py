@@ -10,7 +10,13 @@ from heatbath.torch.optim.step_parts import StepPart
 
 
 class Undo:
-    """What an optimiser was like before a step that a closure may break off in the middle."""
+    """The groups and tensors of an optimiser before a step, for a closure that raises in its middle.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        The optimiser that is about to make a step, whose groups are copied.
+    """
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
@@ -20,12 +26,12 @@ class Undo:
         self.copies: list[Tensor] = []
 
     def copy_tensors(self, parts: list[StepPart]) -> None:
-        """Copy all tensors that the step will change."""
+        """Copy θ, p and second moments of these parts, all tensors that the step will change."""
         self.units = [unit for part in parts for unit in part.stacked_units]
         self.copies = [tensor.clone() for tensor in self._tensors()]
 
     def restore(self) -> None:
-        """Restore the copied tensors and all groups; delete states that were made for a first step."""
+        """Undo the step: restore tensors and groups, and delete states that were made for a first step."""
         for tensor, copy in zip(self._tensors(), self.copies, strict=True):
             tensor.copy_(copy)
         for unit in self.units:

@@ -14,6 +14,7 @@ import torch
 
 import heatbath as hb
 from heatbath.engine.openmp import for_each, parallel_region
+from heatbath.engine.tensor_step import PIECE
 from heatbath.engine.threads import spread
 from heatbath.torch.optim import numba_step
 from heatbath.torch.optim.optimizer import Partitioned
@@ -289,3 +290,21 @@ def test_results_are_the_same_with_fewer_threads_than_asked_for(told):
 @openmp
 def test_ctrl_c_ends_a_loop_of_steps_and_the_next_ones_run(told):
     assert told["Ctrl-C"] == "went on"
+
+
+# Descriptions for compiled code
+
+
+def test_tensors_are_cut_at_multiples_of_a_piece_in_the_numbering_of_the_noise():
+    pieces = numba_step._cut_into_pieces(((5, PIECE), (PIECE + 5, 3)))
+    assert pieces.tolist() == [[0, 5, PIECE], [0, PIECE, PIECE + 5], [1, PIECE + 5, PIECE + 8]]
+    assert numba_step._cut_into_pieces(()).shape == (0, 3)
+
+
+def test_what_compiled_code_cannot_step_is_told_apart():
+    plain = torch.zeros(4, 3)
+    assert numba_step.can_be_compiled([plain], [plain], torch.float32)
+    assert not numba_step.can_be_compiled([plain], [plain], torch.float64)
+    assert not numba_step.can_be_compiled([plain.half()], [plain.half()], torch.float16)
+    assert not numba_step.can_be_compiled([plain.T], [plain.T], torch.float32)
+    assert not numba_step.can_be_compiled([plain], [plain[:2]], torch.float32)
