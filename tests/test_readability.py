@@ -1,18 +1,19 @@
-"""The source reads like prose an engineer would say: docstrings begin with verbs, names are nouns of the field."""
+"""The source reads like an engineer's prose: docstrings begin with verbs, names are nouns."""
 
 import ast
 from collections import Counter
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "heatbath"
-FRAGMENTS = set(
-    "the a an what whether how of all where which those as one so for in that each such who when with every it no "
-    "from at to".split()
-)
-EVERYDAY = set(
-    "of tell told now own made found said one use begins more other others after before given place way here there "
-    "them those few many each such manner rest again whole".split()
-)
+FRAGMENTS = {
+    "the", "a", "an", "what", "whether", "how", "of", "all", "where", "which", "those", "as", "one", "so",
+    "for", "in", "that", "each", "such", "who", "when", "with", "every", "it", "no", "from", "at", "to",
+}  # fmt: skip
+EVERYDAY = {
+    "of", "tell", "told", "now", "own", "made", "found", "said", "one", "use", "begins", "more", "other",
+    "others", "after", "before", "given", "place", "way", "here", "there", "them", "those", "few", "many",
+    "each", "such", "manner", "rest", "again", "whole",
+}  # fmt: skip
 MOST_FRAGMENTS = 0.04  # share of docstrings; properties may begin with "The"
 MOST_EVERYDAY = 0.001  # share of bound names
 LONGEST = 50  # lines of a function without its docstring

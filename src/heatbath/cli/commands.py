@@ -459,9 +459,9 @@ def _run_with_extensions(
     """
     from heatbath.runs.distributed.pools import chosen_pool
     from heatbath.runs.run import load
-    from heatbath.training.train import Execution, carry_out
+    from heatbath.training.train import ExecutionOptions, carry_out
 
-    options: Execution = {
+    options: ExecutionOptions = {
         "threads": execution.threads, "progress": display, "checkpoint": path, "every": execution.every
     }  # fmt: skip
 

@@ -40,7 +40,7 @@ from heatbath.runs.run import Run
 from heatbath.training import defaults
 from heatbath.training.budget import FEWEST_CHAINS, HIDDEN, RECORDS, SAMPLES, Size, given_size, in_second_half
 from heatbath.training.early_stopping import Patience, continue_run
-from heatbath.training.train import Execution, train
+from heatbath.training.train import ExecutionOptions, train
 
 TINY = 1e-12  # smallest probability in a loss, which keeps it finite
 WINDOW = 10_000  # examples that partial_fit remembers
@@ -215,7 +215,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         """Return the posterior of the default method."""
         return defaults.posterior_of(self.prior, temperature=self.temperature)
 
-    def _execution(self) -> Execution:
+    def _execution(self) -> ExecutionOptions:
         """Return the options of `train` that don't change results."""
         return {"threads": self._threads(), "progress": _print_progress if self.verbose else None}
 

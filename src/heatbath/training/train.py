@@ -21,7 +21,7 @@ from heatbath.runs.run import Run
 from heatbath.training.auto import AutomaticRun, prepare_automatic_run
 
 
-class Execution(TypedDict, total=False):
+class ExecutionOptions(TypedDict, total=False):
     """Options of `train` that don't change its results."""
 
     threads: int | None
@@ -30,7 +30,7 @@ class Execution(TypedDict, total=False):
     every: float
 
 
-class Options(Execution, total=False):
+class Options(ExecutionOptions, total=False):
     """Options of `sweep` and `compare`: those of `train`, and `executor`."""
 
     seed: int
@@ -217,7 +217,7 @@ def carry_out(
     prepared: Plan | AutomaticRun,
     folder: str | os.PathLike[str] | None = None,
     pool: Pool | None = None,
-    **execution: Unpack[Execution],
+    **execution: Unpack[ExecutionOptions],
 ) -> Run:
     """Carry out a plan or a search, and return the run.
 
@@ -347,7 +347,7 @@ def _split_options(options: Options) -> tuple[RunSettings, dict[str, Any]]:
     if unknown := [name for name in options if name not in Options.__annotations__]:
         accepted = ", ".join(Options.__annotations__)
         raise TypeError(f"there is no option {', '.join(unknown)}; accepted: {accepted}")
-    execution_names = {*Execution.__annotations__, "folder"}
+    execution_names = {*ExecutionOptions.__annotations__, "folder"}
     execution = {name: value for name, value in options.items() if name in execution_names}
     settings: dict[str, Any] = {
         name: value for name, value in options.items() if name not in {*execution, "executor"}
