@@ -108,8 +108,8 @@ def predictions(layout, loss, outputs):
 
 @numba.njit
 def _activation(values, slopes, activation):
-    activate(pointer_to(values), 0, values.shape[0], activation)
-    multiply_by_slope(pointer_to(slopes), pointer_to(values), 0, values.shape[0], activation)
+    activate(pointer_to(values), values.shape[0], activation)
+    multiply_by_slope(pointer_to(slopes), pointer_to(values), values.shape[0], activation)
 
 
 def activation_and_slope(values, activation):
