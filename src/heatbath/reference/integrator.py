@@ -214,14 +214,14 @@ class Reference:
         n = self.state.step
         self._move_on_ladder(n)
         self._draw_variances(n)
-        last_drift = max(substep.place for substep in self.word if substep.kind.moves)
+        last_drift = max(substep.position for substep in self.word if substep.kind.moves)
         for substep in self.word:
             if substep.kind.kicks and self._G is None:
                 # a kick after the last drift shares gradient and mini-batch with the step that follows
-                self._G = self._negative_gradient(batch=n + (substep.place > last_drift))
+                self._G = self._negative_gradient(batch=n + (substep.position > last_drift))
             for member in self.members:
                 if member.part.method.moves:
-                    self._apply(member, (member.part.method.substeps[substep.place],), n, observe)
+                    self._apply(member, (member.part.method.substeps[substep.position],), n, observe)
             if substep.kind.moves:
                 self._G = None
 
