@@ -160,7 +160,8 @@ class Partition:
     def cooled(self, step: int, factor: float = 30.0) -> Partition:
         """Return the partition with a lower temperature from `step` on.
 
-        A run that is cooled at the end finds better single networks. If no part has a temperature, the stepsize is lowered instead.
+        A run that is cooled at its end finds better single networks. If no part has a temperature, the
+        stepsize is lowered instead.
 
         Parameters
         ----------
@@ -341,7 +342,8 @@ def _check_method(key: Key, method: object) -> None:
     """Raise TypeError if the value of a key isn't a registered method."""
     if not isinstance(method, Method):
         raise TypeError(
-            f"Partition: part {key!r} must have a method such as Langevin(gamma=1.0, tau=1e-4), got {method!r}"
+            f"Partition: part {key!r} must have a method such as Langevin(gamma=1.0, tau=1e-4), "
+            f"got {method!r}"
         )
     check_known(type(method))
 
