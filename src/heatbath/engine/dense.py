@@ -19,10 +19,9 @@ from heatbath.engine import simd
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense_blas import blas_backward, blas_forward
 from heatbath.engine.dense_products import (
-    Deltas,
+    Level,
     Outer,
     Product,
-    Reduction,
     multiply,
     reduce_rows,
     sum_numbers_over_examples,
@@ -114,25 +113,14 @@ def _round_up(count, lanes):
 
 
 @compiled
-def _multiply_by_rows(layout, layer, examples, inputs, outputs, example_stride, number_stride, room):
+def _multiply_by_rows(layout, layer, examples, inputs, outputs, room):
     """Write a layer's outputs as sums over vectors of inputs, for a layer with few outputs (ROWS).
 
-    Parameters
-    ----------
-    layout : Layout
-    layer : DenseLayerRow
-    examples : int
-    inputs : pointer to (example, input)
-    outputs : pointer to the results
-    example_stride, number_stride : int
-        Strides of the results from one example, and from one output, to the next.
-    room : Room
-        Its `weights` are the layer's.
+    `layer` is a `DenseLayerRow`, `inputs` and `outputs` are its `Level`s, and `room.weights` its weights.
     """
     W = room.weights
-    operands = Reduction(
+    operands = Product(
         x=inputs,
-        x_example=layer.input_stride,
         terms=layer.inputs,
         W=offset_pointer(W, layer.rows),
         W_vector=lanes_of(W),
@@ -140,24 +128,19 @@ def _multiply_by_rows(layout, layer, examples, inputs, outputs, example_stride, 
         bias=offset_pointer(W, layer.bias),
         has_bias=True,
         y=outputs,
-        y_example=example_stride,
-        y_number=number_stride,
     )
     reduce_rows(layout, examples, layer.out, operands)
 
 
 @compiled
 def _multiply_by_columns(layout, layer, examples, inputs, outputs, room):
-    """Write a layer's outputs, (example, output), as sums over its inputs, one by one (COLUMNS, WIDE).
+    """Write a layer's outputs as sums over its inputs, one by one (COLUMNS, WIDE).
 
-    `layer` is a `DenseLayerRow`, `inputs` and `outputs` point to the first example, and `room.weights` are
-    the layer's.
+    `layer` is a `DenseLayerRow`, `inputs` and `outputs` are its `Level`s, and `room.weights` its weights.
     """
     W = room.weights
     operands = Product(
         x=inputs,
-        x_example=layer.input_stride,
-        x_number=chains_in(layout, W),
         terms=layer.width,
         W=offset_pointer(W, layer.columns),
         W_vector=layer.column_vector,
@@ -165,9 +148,18 @@ def _multiply_by_columns(layout, layer, examples, inputs, outputs, room):
         bias=offset_pointer(W, layer.bias),
         has_bias=True,
         y=outputs,
-        y_example=layer.output_stride,
     )
     multiply(layout, examples, layer.outputs, operands)
+
+
+@compiled
+def _inputs_of_layer(network, l, first, group_size, room):
+    """Return the inputs of layer l as a `Level`, from example `first` on: data, or the outputs below it."""
+    layer = layer_of(network.layers, l)
+    if l == 0:
+        return Level(offset_pointer(room.inputs, first * network.stride), layer.input_stride, group_size)
+    values = layer_of(network.layers, l - 1).values
+    return Level(offset_pointer(room.values, values), layer.input_stride, group_size)
 
 
 @compiled(apart=True)
@@ -189,27 +181,26 @@ def forward(layout, theta, network, first, examples, room):
     """
     group_size, lanes = chains_in(layout, theta), lanes_of(theta)
     last = network.depth - 1
-    inputs = offset_pointer(room.inputs, first * network.stride)
+    logits = Level(room.logits, group_size, network.chunk * group_size)
     for l in range(network.depth):
         layer = layer_of(network.layers, l)
-        outputs = offset_pointer(room.values, layer.values)
+        inputs = _inputs_of_layer(network, l, first, group_size, room)
+        outputs = Level(offset_pointer(room.values, layer.values), layer.output_stride, group_size)
 
         if layer.scheme == ROWS and l == last:
-            number_stride = network.chunk * group_size
-            _multiply_by_rows(layout, layer, examples, inputs, room.logits, group_size, number_stride, room)
+            _multiply_by_rows(layout, layer, examples, inputs, logits, room)
         elif layer.scheme == ROWS:
-            stride = layer.output_stride
-            _multiply_by_rows(layout, layer, examples, inputs, outputs, stride, group_size, room)
+            _multiply_by_rows(layout, layer, examples, inputs, outputs, room)
         elif layer.scheme == BLAS:
-            blas_forward(layout, theta, layer, examples, inputs, room)
+            blas_forward(layout, theta, layer, examples, inputs.values, room)
         else:
             _multiply_by_columns(layout, layer, examples, inputs, outputs, room)
 
         if l < last:
-            activate(outputs, _round_up(examples * layer.output_stride, lanes), network.activation)
+            count = _round_up(examples * layer.output_stride, lanes)
+            activate(outputs.values, count, network.activation)
         elif layer.scheme != ROWS:
             _copy_outputs_to_logits(layer, network.chunk, examples, group_size, room)
-        inputs = outputs
 
 
 @compiled
@@ -242,48 +233,24 @@ def _add_weight_gradient(layout, layer, examples, inputs, deltas, room, adding):
     layout : Layout
     layer : DenseLayerRow
     examples : int
-    inputs : pointer to the layer's inputs x, (example, input)
-    deltas : Deltas
-        Negative derivatives δ of the loss by the layer's outputs.
+    inputs, deltas : Level
+        The layer's inputs x, and the negative derivatives δ of the loss by its outputs.
     room : Room
     adding : bool
         Whether to add to the sums; otherwise they begin at 0.
     """
-    group_size = chains_in(layout, inputs)
-    weight_sums = offset_pointer(room.sums, layer.sums)
     bias_sums = offset_pointer(room.sums, layer.bias_sums)
     if layer.scheme == ROWS:
         sum_numbers_over_examples(layout, examples, layer.out, deltas, bias_sums, adding)
     else:
         sum_vectors_over_examples(examples, layer.outputs, deltas, bias_sums, adding)
 
+    weight_sums, number, vector = offset_pointer(room.sums, layer.sums), layer.sum_number, layer.sum_vector
     if layer.scheme == COLUMNS:  # numbers of x times vectors of δ
-        operands = Outer(
-            examples=examples,
-            x=inputs,
-            x_example=layer.input_stride,
-            x_number=group_size,
-            y=deltas.values,
-            y_example=deltas.example,
-            sums=weight_sums,
-            sum_number=layer.sum_number,
-            sum_vector=layer.sum_vector,
-            adding=adding,
-        )
+        operands = Outer(examples, inputs, deltas, weight_sums, number, vector, adding)
         sum_outer_products(layout, layer.width, layer.outputs, operands)
     else:  # numbers of δ times vectors of x
-        operands = Outer(
-            examples=examples,
-            x=deltas.values,
-            x_example=deltas.example,
-            x_number=deltas.number,
-            y=inputs,
-            y_example=layer.input_stride,
-            sums=weight_sums,
-            sum_number=layer.sum_number,
-            sum_vector=layer.sum_vector,
-            adding=adding,
-        )
+        operands = Outer(examples, deltas, inputs, weight_sums, number, vector, adding)
         sum_outer_products(layout, layer.out, layer.inputs, operands)
 
 
@@ -296,53 +263,36 @@ def _differentiate_inputs(layout, layer, examples, deltas, input_deltas, room):
     layout : Layout
     layer : DenseLayerRow
     examples : int
-    deltas : Deltas
-        Derivatives δ by the layer's outputs.
-    input_deltas : pointer to (example, input)
-        Where the results go.
+    deltas, input_deltas : Level
+        Derivatives δ by the layer's outputs, and where those by its inputs go.
     room : Room
         Its `weights` W are the layer's.
     """
     W = room.weights
-    bias = offset_pointer(W, layer.bias)  # not added
     if layer.scheme == COLUMNS:
-        reduction = Reduction(
-            x=deltas.values,
-            x_example=deltas.example,
+        operands = Product(
+            x=deltas,
             terms=layer.outputs,
             W=offset_pointer(W, layer.columns),
             W_vector=layer.column_vector,
             W_number=layer.column_input,
-            bias=bias,
+            bias=offset_pointer(W, layer.bias),
             has_bias=False,
             y=input_deltas,
-            y_example=layer.input_stride,
-            y_number=chains_in(layout, W),
         )
-        reduce_rows(layout, examples, layer.width, reduction)
+        reduce_rows(layout, examples, layer.width, operands)
     else:
-        product = Product(
-            x=deltas.values,
-            x_example=deltas.example,
-            x_number=deltas.number,
+        operands = Product(
+            x=deltas,
             terms=layer.out,
             W=offset_pointer(W, layer.rows),
             W_vector=lanes_of(W),
             W_number=layer.row_output,
-            bias=bias,
+            bias=offset_pointer(W, layer.bias),
             has_bias=False,
             y=input_deltas,
-            y_example=layer.input_stride,
         )
-        multiply(layout, examples, layer.inputs, product)
-
-
-@compiled
-def _inputs_of_layer(network, l, first, room):
-    """Return a pointer to the inputs of layer l, (example, input), from example `first` on."""
-    if l == 0:
-        return offset_pointer(room.inputs, first * network.stride)
-    return offset_pointer(room.values, layer_of(network.layers, l - 1).values)
+        multiply(layout, examples, layer.inputs, operands)
 
 
 @compiled(apart=True)
@@ -368,24 +318,27 @@ def backward(layout, theta, G, network, first, examples, room, adding):
     group_size, lanes = chains_in(layout, theta), lanes_of(theta)
     last = network.depth - 1
     last_layer = layer_of(network.layers, last)
-    deltas, spare = Deltas(room.deltas, group_size, network.chunk * group_size), room.previous_deltas
+    deltas, spare = Level(room.deltas, group_size, network.chunk * group_size), room.previous_deltas
     if last_layer.scheme != ROWS:
         _transpose_deltas(deltas.values, spare, last_layer, network.chunk, examples, group_size)
-        deltas, spare = Deltas(spare, last_layer.output_stride, group_size), deltas.values
+        deltas, spare = Level(spare, last_layer.output_stride, group_size), deltas.values
 
     for l in range(last, -1, -1):
         layer = layer_of(network.layers, l)
-        inputs = _inputs_of_layer(network, l, first, room)
+        inputs = _inputs_of_layer(network, l, first, group_size, room)
+        input_deltas = Level(spare, layer.input_stride, group_size)
         if layer.scheme == BLAS:
-            blas_backward(layout, theta, G, layer, examples, inputs, deltas.values, spare, room, l == 0)
+            blas_backward(
+                layout, theta, G, layer, examples, inputs.values, deltas.values, spare, room, l == 0
+            )
         else:
             _add_weight_gradient(layout, layer, examples, inputs, deltas, room, adding)
             if l > 0:
-                _differentiate_inputs(layout, layer, examples, deltas, spare, room)
+                _differentiate_inputs(layout, layer, examples, deltas, input_deltas, room)
         if l > 0:
             count = _round_up(examples * layer.input_stride, lanes)
-            multiply_by_slope(spare, inputs, count, network.activation)
-            deltas, spare = Deltas(spare, layer.input_stride, group_size), deltas.values
+            multiply_by_slope(spare, inputs.values, count, network.activation)
+            deltas, spare = input_deltas, deltas.values
 
 
 @compiled

@@ -30,69 +30,65 @@ from heatbath.engine.simd import (
 )
 
 
-class Product(NamedTuple):
-    """Operands of `multiply`: numbers of x, (example, s), times vectors of W, (vector, s).
+class Level(NamedTuple):
+    """Numbers of some examples at a level of the network: inputs, outputs, or derivatives by them.
 
-    Each of the pointers x, W, bias and y is followed by its strides.
+    `values` points to those of the first example. `example` and `number` are the strides that lead to the
+    next example, and to the next number of an example.
     """
-
-    x: Pointer
-    x_example: int
-    x_number: int
-    terms: int  # numbers s that are summed over
-    W: Pointer
-    W_vector: int
-    W_number: int
-    bias: Pointer
-    has_bias: bool
-    y: Pointer
-    y_example: int
-
-
-class Reduction(NamedTuple):
-    """Operands of `reduce_rows`: vectors of x, (example, v), times those of W, (k, v).
-
-    Each of the pointers x, W, bias and y is followed by its strides.
-    """
-
-    x: Pointer
-    x_example: int
-    terms: int  # vectors that are summed over
-    W: Pointer
-    W_vector: int
-    W_number: int
-    bias: Pointer
-    has_bias: bool
-    y: Pointer
-    y_example: int
-    y_number: int
-
-
-class Outer(NamedTuple):
-    """Operands of `sum_outer_products`: numbers of x, (example, s), times vectors of y, (example, v).
-
-    Each of the pointers x, y and sums is followed by its strides. With `adding`, the products are added to
-    the sums; otherwise the sums begin at 0.
-    """
-
-    examples: int
-    x: Pointer
-    x_example: int
-    x_number: int
-    y: Pointer
-    y_example: int
-    sums: Pointer
-    sum_number: int
-    sum_vector: int
-    adding: bool
-
-
-class Deltas(NamedTuple):
-    """Derivatives of the loss by a layer's outputs: a pointer, and the strides of examples and numbers."""
 
     values: Pointer
     example: int
     number: int
+
+
+class Product(NamedTuple):
+    """Operands of `multiply` and `reduce_rows`, which compute y = x W + bias.
+
+    Attributes
+    ----------
+    x, y : Level
+        Factors and results.
+    terms : int
+        Numbers (`multiply`) or vectors (`reduce_rows`) of x that are summed over.
+    W, W_vector, W_number : pointer, int, int
+        Weights, with the strides of vectors and numbers.
+    bias, has_bias : pointer, bool
+        What the sums begin with, if `has_bias`; otherwise they begin at 0.
+    """
+
+    x: Level
+    terms: int
+    W: Pointer
+    W_vector: int
+    W_number: int
+    bias: Pointer
+    has_bias: bool
+    y: Level
+
+
+class Outer(NamedTuple):
+    """Operands of `sum_outer_products`: numbers of x times vectors of y, summed over examples.
+
+    Attributes
+    ----------
+    examples : int
+        How many examples there are.
+    x, y : Level
+        Factors.
+    sums, sum_number, sum_vector : pointer, int, int
+        Results, with the strides of numbers of x and vectors of y.
+    adding : bool
+        Whether to add to the sums; otherwise they begin at 0.
+    """
+
+    examples: int
+    x: Level
+    y: Level
+    sums: Pointer
+    sum_number: int
+    sum_vector: int
+    adding: bool
 
 
 @compiled
@@ -107,7 +103,10 @@ def _tiles_of(make: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def _make_product(rows: int, columns: int) -> Any:
-    """Return a compiled function for the product of `rows` examples with `columns` vectors of weights."""
+    """Return a compiled function for the product of `rows` examples with `columns` vectors of weights.
+
+    It keeps rows × columns sums in registers, so that every number and vector it loads is used several times.
+    """
 
     @traced
     def product(layout, x_offset, W_offset, bias_offset, y_offset, operands):
@@ -116,22 +115,23 @@ def _make_product(rows: int, columns: int) -> Any:
         The offsets of the tile's first numbers count from the pointers in `operands`, a `Product`.
         """
         x, W, y = operands.x, operands.W, operands.y
-        biases = [operands.bias.load(bias_offset + W.lanes * v) for v in range(columns)]
+        lanes = W.lanes
+        biases = [operands.bias.load(bias_offset + lanes * v) for v in range(columns)]
         sums = LoopVariables([select(operands.has_bias, bias, 0.0) for bias in biases] * rows)
 
         with loop(operands.terms) as s:
-            number_offsets = [x_offset + s * operands.x_number + operands.x_example * i for i in range(rows)]
+            number_offsets = [x_offset + s * x.number + x.example * i for i in range(rows)]
             weight_offsets = [
                 W_offset + s * operands.W_number + operands.W_vector * v for v in range(columns)
             ]
-            numbers = [load_chains(layout, x, offset) for offset in number_offsets]
+            numbers = [load_chains(layout, x.values, offset) for offset in number_offsets]
             weights = [W.load(offset) for offset in weight_offsets]
             factors = [(weight, number) for number in numbers for weight in weights]
-            sums.set([fma(*pair, total) for pair, total in zip(factors, sums.get(), strict=True)])
+            sums.set([fma(w, number, total) for (w, number), total in zip(factors, sums.get(), strict=True)])
 
         for position, total in enumerate(sums.get()):
             i, v = divmod(position, columns)
-            y.store(y_offset + operands.y_example * i + y.lanes * v, total)
+            y.values.store(y_offset + y.example * i + lanes * v, total)
 
     return product
 
@@ -151,16 +151,16 @@ def multiply(layout, examples, vectors, operands):
     examples, vectors : int
         How many examples i and vectors v there are.
     operands : Product
-        Pointers to x, W, bias and y, with their strides.
+        x, W, bias and y, with their strides.
     """
-    lanes = lanes_of(operands.y)
+    lanes = lanes_of(operands.W)
     v = 0
     while v < vectors:
         W_tile, bias_tile = v * operands.W_vector, v * lanes
         columns = tile_size(vectors - v)
         i = 0
         while i < examples:
-            x_tile, y_tile = i * operands.x_example, i * operands.y_example + v * lanes
+            x_tile, y_tile = i * operands.x.example, i * operands.y.example + v * lanes
             rows = tile_size(examples - i)
             if rows == 4 and columns == 4:
                 _product44(layout, x_tile, W_tile, bias_tile, y_tile, operands)
@@ -228,28 +228,28 @@ def store_per_chain(layout: Any, array: Any, offset: Any, value: Any) -> None:
 
 
 def _make_reduction(rows: int) -> Any:
-    """Return a compiled function that reduces `rows` examples with one row of weights."""
+    """Return a compiled function that multiplies `rows` examples by one row of weights, and sums."""
 
     @traced
     def reduction(layout, x_offset, W_offset, bias_offset, y_offset, operands):
         """Write y[i] = Σ_v x[i, v] W[v] + bias for a tile of examples i and one row of weights.
 
-        The offsets of the tile's first numbers count from the pointers in `operands`, a `Reduction`.
+        The offsets of the tile's first numbers count from the pointers in `operands`, a `Product`.
         """
-        x, W = operands.x, operands.W
+        x, W, y = operands.x, operands.W, operands.y
+        lanes = W.lanes
 
         def add_vector(totals, v):
             """Return the total of each example with x[i, v] W[v] added."""
             weights = W.load(W_offset + v * operands.W_vector)
-            offsets = [x_offset + v * x.lanes + operands.x_example * i for i in range(rows)]
-            return [
-                fma(weights, x.load(offset), total) for offset, total in zip(offsets, totals, strict=True)
-            ]
+            offsets = [x_offset + v * lanes + x.example * i for i in range(rows)]
+            inputs = [x.values.load(offset) for offset in offsets]
+            return [fma(weights, number, total) for number, total in zip(inputs, totals, strict=True)]
 
-        totals = sum_over_vectors(layout, x.lanes, operands.terms, rows, x, add_vector)
+        totals = sum_over_vectors(layout, lanes, operands.terms, rows, W, add_vector)
         for i, total in enumerate(totals):
             bias = select(operands.has_bias, load_per_chain(layout, operands.bias, bias_offset), 0.0)
-            store_per_chain(layout, operands.y, y_offset + operands.y_example * i, total + bias)
+            store_per_chain(layout, y.values, y_offset + y.example * i, total + bias)
 
     return reduction
 
@@ -268,15 +268,15 @@ def reduce_rows(layout, examples, outputs, operands):
     layout : Layout
     examples, outputs : int
         How many examples i and outputs k there are.
-    operands : Reduction
-        Pointers to x, W, bias and y, with their strides.
+    operands : Product
+        x, W, bias and y, with their strides.
     """
-    group_size = chains_in(layout, operands.y)
+    group_size = chains_in(layout, operands.W)
     for k in range(outputs):
         W_row, bias = k * operands.W_number, k * group_size
         i = 0
         while i < examples:
-            x_tile, y_tile = i * operands.x_example, i * operands.y_example + k * operands.y_number
+            x_tile, y_tile = i * operands.x.example, i * operands.y.example + k * operands.y.number
             rows = tile_size(examples - i)
             if rows == 4:
                 _reduction4(layout, x_tile, W_row, bias, y_tile, operands)
@@ -286,7 +286,10 @@ def reduce_rows(layout, examples, outputs, operands):
 
 
 def _make_outer(rows: int, columns: int) -> Any:
-    """Return a compiled function for the outer products of `rows` numbers with `columns` vectors."""
+    """Return a compiled function for the outer products of `rows` numbers with `columns` vectors.
+
+    It keeps rows × columns sums in registers while it goes through the examples.
+    """
 
     @traced
     def outer(layout, x_offset, y_offset, sum_offset, operands):
@@ -295,6 +298,7 @@ def _make_outer(rows: int, columns: int) -> Any:
         The offsets of the tile's first numbers count from the pointers in `operands`, an `Outer`.
         """
         x, y, sums = operands.x, operands.y, operands.sums
+        lanes = sums.lanes
         sum_offsets = [
             sum_offset + operands.sum_number * s + operands.sum_vector * v
             for s in range(rows)
@@ -303,12 +307,13 @@ def _make_outer(rows: int, columns: int) -> Any:
         totals = LoopVariables([select(operands.adding, sums.load(offset), 0.0) for offset in sum_offsets])
 
         with loop(operands.examples) as i:
-            number_offsets = [x_offset + i * operands.x_example + operands.x_number * s for s in range(rows)]
-            vector_offsets = [y_offset + i * operands.y_example + y.lanes * v for v in range(columns)]
-            numbers = [load_chains(layout, x, offset) for offset in number_offsets]
-            vectors = [y.load(offset) for offset in vector_offsets]
+            number_offsets = [x_offset + i * x.example + x.number * s for s in range(rows)]
+            vector_offsets = [y_offset + i * y.example + lanes * v for v in range(columns)]
+            numbers = [load_chains(layout, x.values, offset) for offset in number_offsets]
+            vectors = [y.values.load(offset) for offset in vector_offsets]
             factors = [(number, vector) for number in numbers for vector in vectors]
-            totals.set([fma(*pair, total) for pair, total in zip(factors, totals.get(), strict=True)])
+            terms = zip(factors, totals.get(), strict=True)
+            totals.set([fma(number, vector, total) for (number, vector), total in terms])
 
         for offset, total in zip(sum_offsets, totals.get(), strict=True):
             sums.store(offset, total)
@@ -331,12 +336,12 @@ def sum_outer_products(layout, numbers, vectors, operands):
     numbers, vectors : int
         How many numbers s and vectors v there are.
     operands : Outer
-        Pointers to x, y and the sums, with their strides, and whether to add to the sums.
+        x, y and the sums, with their strides, and whether to add to the sums.
     """
-    lanes = lanes_of(operands.y)
+    lanes = lanes_of(operands.sums)
     s = 0
     while s < numbers:
-        x_tile = s * operands.x_number
+        x_tile = s * operands.x.number
         rows = tile_size(numbers - s)
         v = 0
         while v < vectors:
@@ -356,7 +361,7 @@ def sum_outer_products(layout, numbers, vectors, operands):
 
 @compiled
 def sum_vectors_over_examples(examples, vectors, deltas, sums, adding):
-    """Write sums[v] = Σ_i d[i, v], or add to them, for all vectors v of the derivatives d in `deltas`."""
+    """Write sums[v] = Σ_i d[i, v], or add to them, for all vectors v of `deltas`, the `Level` of d."""
     lanes = lanes_of(sums)
     for v in range(vectors):
         total = load(sums, v * lanes) if adding else zero(sums)
@@ -385,7 +390,7 @@ def _store_total(layout, sums, offset, total):
 
 @compiled
 def sum_numbers_over_examples(layout, examples, numbers, deltas, sums, adding):
-    """Write sums[k] = Σ_i d[i, k], or add to them, for all numbers k of each chain in `deltas`."""
+    """Write sums[k] = Σ_i d[i, k], or add to them, for all numbers k of `deltas`, the `Level` of d."""
     group_size = chains_in(layout, sums)
     for k in range(numbers):
         total = _first_total(layout, sums, k * group_size, adding)

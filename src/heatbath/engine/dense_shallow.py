@@ -12,7 +12,7 @@ from typing import Any
 
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense_products import (
-    Deltas,
+    Level,
     load_per_chain,
     store_per_chain,
     sum_numbers_over_examples,
@@ -36,7 +36,10 @@ def _load_inputs(layout: Any, x: Any, offset: Any, group_size: int) -> tuple[Any
 
 
 def _make_forward(examples: int) -> Any:
-    """Return a compiled function that computes the logits of a number of examples."""
+    """Return a compiled function that computes the logits of a number of examples.
+
+    The weights of a vector of units are loaded once for all of them.
+    """
 
     @traced
     def forward_tile(layout, first, batch, room, hidden, last):
@@ -122,7 +125,10 @@ def _store_unit_gradient(room: Any, hidden: Any, last: Any, v: Any, sums: tuple[
 
 
 def _make_backward(vectors: int) -> Any:
-    """Return a compiled function that sums the gradient of a number of vectors of hidden units."""
+    """Return a compiled function that sums the gradient of a number of vectors of hidden units.
+
+    An example is loaded once for all of them.
+    """
 
     @traced
     def backward_tile(layout, first, batch, room, hidden, last):
@@ -181,7 +187,7 @@ def shallow_backward(layout, network, batch, room):
         Buffers.
     """
     hidden, last = layer_of(network.layers, 0), layer_of(network.layers, 1)
-    deltas = Deltas(room.deltas, chains_in(layout, room.weights), 0)
+    deltas = Level(room.deltas, chains_in(layout, room.weights), 0)
     output_bias = offset_pointer(room.sums, last.bias_sums)
     sum_numbers_over_examples(layout, batch, 1, deltas, output_bias, False)
     v = 0

@@ -335,7 +335,10 @@ def _places_alone(scheme: int, width: int, out: int, start: int, lanes: int) -> 
 
 
 def _places_in_group(scheme: int, width: int, out: int, first: int, lanes: int) -> _Places:
-    """Return where weights and gradient of a layer lie in a group: at its parameters, from `first` on."""
+    """Return where weights and gradient of a layer lie in a group: at its parameters, from `first` on.
+
+    Parameters are (parameter, lane), so one number of each chain is a vector. Weights are (output, input).
+    """
     weights, biases, row = first * lanes, (first + width * out) * lanes, width * lanes
     sum_vector, sum_number = (row, lanes) if scheme == COLUMNS else (lanes, row)
     return _Places(

@@ -24,7 +24,7 @@ def matrix(typing_context: Any, pointer: Any, start: Any, rows: Any, columns: An
     result = types.Array(pointer.dtype, 2, "C")
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        """Generate the code that fills in Numba's structure of an array."""
+        """Generate the code that fills in Numba's structure of an array, without an owner of the memory."""
         data, first, *shape = arguments
         view = make_array(result)(context, builder)
         data_type = context.get_data_type(result.dtype)
@@ -44,9 +44,13 @@ def matrix(typing_context: Any, pointer: Any, start: Any, rows: Any, columns: An
 
 @intrinsic
 def prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
-    """Start to load the memory around pointer[index] into the caches, without waiting for it."""
+    """Start to load the memory around pointer[index] into the caches, without waiting for it.
+
+    It is a hint to the processor before the memory is written.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        """Generate the call of LLVM's function for prefetching."""
         address = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), ir.IntType(8).as_pointer())
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])

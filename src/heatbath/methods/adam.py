@@ -30,7 +30,7 @@ def adam(
 
 
 def _act(moment: Moment) -> None:
-    """Make a step of Adam."""
+    """Make a step of Adam, with the running means in p and in the second moments."""
     # the prior stays outside the running means (AdamW)
     decay = moment.h * moment["weight_decay"] * moment.unit**2 * moment.theta
     moment.theta, moment.p, moment.second = adam(

@@ -148,7 +148,11 @@ class Method:
             cls.title = cls.__name__
 
     def __post_init__(self) -> None:
-        """Check all fields and the word, and convert the numbers among the fields to float."""
+        """Check all fields and the word, and convert the numbers among the fields to float.
+
+        A frozen dataclass calls it after its `__init__`. Each check raises a TypeError or ValueError that
+        names the class and the field.
+        """
         for f in fields(self):
             self._check_coefficient(f)
         for f in fields(self):
@@ -481,7 +485,10 @@ def _name_problems(kind: type[Method]) -> list[str]:
 
 
 def _field_problems(kind: type[Method]) -> list[str]:
-    """Return what is wrong with the fields of a method (a class), as parts of an error message."""
+    """Return what is wrong with the fields of a method (a class), as parts of an error message.
+
+    Fields must be made by `varying`, `starting` or `option`, and have names without another meaning.
+    """
     problems = []
     bare = [f.name for f in fields(kind) if f.name != "word" and not f.metadata]
     if bare:
@@ -521,7 +528,11 @@ def _letter_problems(kind: type[Method]) -> list[str]:
 
 
 def _lowering_problems(kind: type[Method], letter: str, meaning: Letter) -> list[str]:
-    """Return what doesn't fit the kernel's operations that a letter of a method is lowered to."""
+    """Return what doesn't fit the operations of the kernel that carry out a letter of a method.
+
+    What the letter declares (`moves`, `kicks`, `draws`) and what the method keeps (a second moment, a ξ) must
+    be what its operations do and need.
+    """
     problems = []
     lowered = {operation for operation, _ in meaning.lower}
     if not lowered or not lowered <= operations.FOR_LETTERS:

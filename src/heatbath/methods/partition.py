@@ -101,7 +101,10 @@ class Partition:
     def __init__(
         self, methods: Method | Mapping[Key, Method], h: Stepsize, posterior: Posterior | None = None
     ) -> None:
-        """Check that keys, methods, stepsize and posterior are valid and go together."""
+        """Check that keys, methods, stepsize and posterior are valid and go together, and store them.
+
+        A single method is the part "all".
+        """
         by_part = methods if isinstance(methods, Mapping) else {"all": methods}
         if not by_part:
             raise ValueError("Partition: at least one part is needed, got none")
@@ -245,8 +248,8 @@ class Partition:
 
         methods: dict[Key, Method] = {}
         for key, method in self.methods.items():
-            found = {name: value_in(name, searched) for name, searched in method.ranges().items()}
-            methods[key] = replace(method, **found)
+            values_of_part = {name: value_in(name, span) for name, span in method.ranges().items()}
+            methods[key] = replace(method, **values_of_part)
         h = value_in("h", self.h) if isinstance(self.h, Between) else self.h
         return Partition(methods, h, self.posterior)
 

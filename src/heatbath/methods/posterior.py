@@ -60,7 +60,7 @@ class Posterior:
     degrees: float | None = None
 
     def __post_init__(self) -> None:
-        """Check all fields, and store them in their final types."""
+        """Check all fields, and store them as numbers, tuples of numbers, or words."""
         store(
             self,
             prior=_check_deviations("prior", self.prior, ("fan_in", "auto")),

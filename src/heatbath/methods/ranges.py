@@ -26,7 +26,10 @@ class Between:
     scale: Scale
 
     def __post_init__(self) -> None:
-        """Check that the ends are in order and on the scale, and store them as floats."""
+        """Check that the ends are in order and on the scale, and store them as floats.
+
+        Both must differ on the scale, too, where very close numbers may coincide.
+        """
         choice("between: scale", self.scale, get_args(Scale))
         low, high = real("between: low", self.low, FINITE), real("between: high", self.high, FINITE)
         if low >= high:

@@ -191,7 +191,10 @@ class Piecewise:
     steps: Sequence[int]
 
     def __post_init__(self) -> None:
-        """Check that the steps fit the values, and store both as tuples."""
+        """Check that the steps increase and fit the values, and store both as tuples.
+
+        Each value may itself be a schedule, but not another Piecewise.
+        """
         for name, argument in (("values", self.values), ("steps", self.steps)):
             if not isinstance(argument, (list, tuple)):
                 raise TypeError(f"Piecewise: {name} must be a list, got {argument!r}")
@@ -298,7 +301,10 @@ class Cycle:
     samples: int = 4
 
     def __post_init__(self) -> None:
-        """Check all fields, and store them in their final types with the defaults that depend on others."""
+        """Check all fields, and store them in their final types with the defaults that depend on others.
+
+        The samples must fit into the steps of a cycle that are at temperature `tau`.
+        """
         high, tau = real("Cycle: high", self.high, POSITIVE), real("Cycle: tau", self.tau, NON_NEGATIVE)
         period = whole("Cycle: period", self.period, low=1)
         low = high / 10 if self.low is None else real("Cycle: low", self.low, NON_NEGATIVE)

@@ -215,7 +215,10 @@ class Reference:
             self._apply(member, member.rotation.opening, n + member.at_kick, observe)
 
     def _step_as_written(self, observe: Observer | None) -> None:
-        """Apply the word from its first letter to its last, each letter to all parts that move."""
+        """Apply the word from its first letter to its last, each letter to all parts that move.
+
+        A gradient is computed when a kick needs one, and again after each drift.
+        """
         n = self.state.step
         self._move_on_ladder(n)
         self._draw_variances(n)
