@@ -8,6 +8,7 @@ the loss by the logit, v a vector of hidden units.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from heatbath.engine.compile import compiled
@@ -97,7 +98,7 @@ def shallow_forward(layout, network, batch, room):
         i += examples
 
 
-def _store_unit_gradient(room: Any, hidden: Any, last: Any, v: Any, sums: tuple[Any, Any, Any]) -> None:
+def _store_unit_gradient(room: Any, hidden: Any, last: Any, v: Any, sums: Sequence[Any]) -> None:
     """Write the gradient by the weights of the hidden units in vector v to `room.sums`.
 
     Parameters
@@ -107,7 +108,7 @@ def _store_unit_gradient(room: Any, hidden: Any, last: Any, v: Any, sums: tuple[
         The two layers.
     v : Traced
         The vector of units.
-    sums : tuple
+    sums : sequence of Traced
         Σ δ, Σ δ x0 and Σ δ x1 over the examples at which each unit is active.
     """
     W, gradient = room.weights, room.sums
@@ -164,7 +165,7 @@ def _make_backward(vectors: int) -> Any:
 
         values = sums.get()
         for u in range(vectors):
-            _store_unit_gradient(room, hidden, last, first + u, tuple(values[3 * u : 3 * u + 3]))
+            _store_unit_gradient(room, hidden, last, first + u, values[3 * u : 3 * u + 3])
 
     return backward_tile
 

@@ -247,10 +247,7 @@ PRESETS: dict[str, Callable[..., Partition]] = {"AdLaLa": AdLaLa, "LOL": LOL, "L
 
 SEARCHED: dict[str, dict[str, Between]] = {
     "AdLaLa": {
-        "h": between(0.04, 0.4),
-        "tau": between(2e-5, 2e-3),
-        "sigma": between(1e-4, 0.05),
-        "epsilon": between(3e-3, 0.3),
+        **AdaptiveLangevin.searched,
         "gamma": between(1.0, 300.0),
         "tau_output": between(1e-8, 1e-5),
     },
@@ -268,10 +265,7 @@ SEARCHED: dict[str, dict[str, Between]] = {
         "tau_output": between(1e-8, 1e-4),
     },
     "AdLAdL": {
-        "h": between(0.04, 0.4),
-        "tau": between(2e-5, 2e-3),
-        "sigma": between(1e-4, 0.05),
-        "epsilon": between(3e-3, 0.3),
+        **AdaptiveLangevin.searched,
         "tau_output": between(1e-6, 1e-3),
         "sigma_output": between(1e-4, 0.05),
     },
