@@ -166,23 +166,23 @@ class Method:
         self.check()
         _check_effects(kind, self.word)
 
-    def _check_coefficient(self, f: Field[Any]) -> None:
+    def _check_coefficient(self, definition: Field[Any]) -> None:
         """Check the value of a field if it is a coefficient, and store it as a float or with floats."""
-        value = getattr(self, f.name)
-        is_open_temperature = value is None and f.default is None
-        if "accepted" not in f.metadata or is_open_temperature:
+        value = getattr(self, definition.name)
+        is_open_temperature = value is None and definition.default is None
+        if "accepted" not in definition.metadata or is_open_temperature:
             return
-        label = f"{type(self).__name__}: {f.name}"
-        accepts_tempering = f.metadata.get("tempered", False)
-        checked = coefficient(label, value, f.metadata["accepted"], tempering=accepts_tempering)
-        store(self, **{f.name: checked})
+        label = f"{type(self).__name__}: {definition.name}"
+        accepts_tempering = definition.metadata.get("tempered", False)
+        checked = coefficient(label, value, definition.metadata["accepted"], tempering=accepts_tempering)
+        store(self, **{definition.name: checked})
 
-    def _check_option(self, f: Field[Any]) -> None:
+    def _check_option(self, definition: Field[Any]) -> None:
         """Raise an error if the value of a field isn't one of its choices, or is an initial ξ that varies."""
-        label, value = f"{type(self).__name__}: {f.name}", getattr(self, f.name)
-        is_start = f.metadata.get("varies") is False
-        if "choices" in f.metadata:
-            choice(label, value, f.metadata["choices"])
+        label, value = f"{type(self).__name__}: {definition.name}", getattr(self, definition.name)
+        is_start = definition.metadata.get("varies") is False
+        if "choices" in definition.metadata:
+            choice(label, value, definition.metadata["choices"])
         elif is_start and any(isinstance(single, Schedule) for single in singles(value)):
             raise TypeError(f"{label} is the initial ξ, so it cannot be a schedule: got {value!r}")
 
