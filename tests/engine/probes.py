@@ -57,7 +57,7 @@ def _flat(layout, values, capacity):
 
 def _shaped(layout, flat, count, out, capacity):
     rows = flat.reshape(out, capacity, layout.lanes)[:, :count]
-    assert (rows == rows[..., :1]).all()
+    np.testing.assert_array_equal(rows, np.broadcast_to(rows[..., :1], rows.shape))  # NaN is like NaN
     return rows[..., 0].T
 
 
@@ -108,8 +108,8 @@ def predictions(layout, loss, outputs):
 
 @numba.njit
 def _activation(values, slopes, activation):
-    activate(pointer_to(values), 0, values.shape[0], activation)
-    multiply_by_slope(pointer_to(slopes), pointer_to(values), 0, values.shape[0], activation)
+    activate(pointer_to(values), values.shape[0], activation)
+    multiply_by_slope(pointer_to(slopes), pointer_to(values), values.shape[0], activation)
 
 
 def activation_and_slope(values, activation):

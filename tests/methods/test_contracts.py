@@ -9,7 +9,7 @@ import pytest
 import heatbath as hb
 from heatbath.cli.methods import find
 from heatbath.cli.options import SETTINGS
-from heatbath.methods import known_methods, names
+from heatbath.methods import known_methods
 from heatbath.methods.presets import PRESETS
 from tests.methods.contracts import CONTRACTS, example
 from tests.optional import optional
@@ -60,19 +60,6 @@ def test_a_method_has_the_same_arguments_and_defaults_in_python_torch_and_the_co
     commands = find(kind.title.lower())
     assert {n: p.default for n, p in commands.arguments.items() if n != "h"} == ours
     assert {setting.name for setting in SETTINGS if setting.section == "method"} >= {"h", *ours}
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_takes_a_prior_and_what_its_methods_take(name):
-    taken = set(signature(PRESETS[name]).parameters)
-    for method in PRESETS[name](
-        h=0.1, **({"gamma": 1.0, "tau": 1e-4} if name == "LaLa" else {})
-    ).methods.values():
-        assert {n for n in names(type(method)) if n not in ("gamma",)} <= taken
-    decayed = PRESETS[name](
-        h=0.1, weight_decay=0.3, **({"gamma": 1.0, "tau": 1e-4} if name == "LaLa" else {})
-    )
-    assert {method.weight_decay for method in decayed.methods.values()} == {0.3}
 
 
 # they export methods, or choose one

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from heatbath.methods.adaptive_langevin import C, D, E, F, phi
-from heatbath.methods.langevin import O
 from heatbath.methods.letters import A, B
 
 XIS = [0.0, 1e-12, -1e-12, 1e-300, -0.5, 3.0, 1e-5, -1e-5, 40.0]
@@ -69,22 +68,6 @@ def test_phi_is_smooth_through_zero_and_nothing_warns():
     x = np.array([0.0, 5e-324, -5e-324, 1e-16, -1e-16, 1e-8, -1e-8])
     np.testing.assert_allclose(phi(x), 1 - x / 2, rtol=1e-15)
     assert np.isfinite(phi(np.array([700.0, -700.0, 1e300]))).all()
-
-
-@pytest.mark.parametrize(("gamma", "t", "tau"), [(1e-9, 0.1, 0.3), (0.7, 0.5, 1e-4), (2000.0, 1.0, 4.0)])
-def test_o_agrees_with_50_digits(gamma, t, tau):
-    factor, deviation = O(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]), t, gamma, tau)[0]
-    with mpmath.workdps(50):
-        a = mpmath.exp(-mpmath.mpf(gamma) * t)
-        assert factor == pytest.approx(float(a), rel=1e-14, abs=0)
-        assert deviation == pytest.approx(float(mpmath.sqrt(tau * (1 - a * a))), rel=1e-14)
-
-
-def test_o_with_infinite_friction_draws_p_anew_and_with_none_keeps_it():
-    p, R = np.array([[5.0]]), np.array([[2.0]])
-    assert O(p, R, 0.1, math.inf, 0.25) == 1.0
-    assert O(p, R, 0.1, 1e30, 0.25) == 1.0
-    assert O(p, R, 0.1, 0.0, 0.25) == 5.0
 
 
 def test_the_plain_letters():

@@ -144,13 +144,6 @@ def test_h_may_be_a_schedule():
     assert hb.Partition(LANGEVIN, h=Cyclical(0.1, 0.0, 100)).h == Cyclical(0.1, 0.0, 100)
 
 
-def test_a_list_given_to_a_preset_is_one_axis():
-    partition = hb.AdLaLa(h=0.1, sigma=[0, 1e-3, 1e-2, 4e-2], tau=[1e-5, 1e-4, 1e-3])
-    assert partition.axes() == {"sigma": (0, 1e-3, 1e-2, 4e-2), "tau": (1e-5, 1e-4, 1e-3)}
-    assert hb.LaLa([0.1, 0.2], gamma=[1, 2], tau=1e-4).axes() == {"h": (0.1, 0.2), "gamma": (1, 2)}
-    assert hb.AdLaLa().axes() == {}
-
-
 def test_different_lists_for_one_coefficient_are_axes_named_by_their_parts():
     partition = hb.LaLa(0.1, gamma=1, tau=[1e-4, 1e-3], tau_output=[0, 1e-5])
     assert partition.axes() == {"hidden.tau": (1e-4, 1e-3), "output.tau": (0, 1e-5)}
@@ -183,43 +176,6 @@ def test_tempered_parts_share_one_ladder():
     assert hb.LaLa(0.1, 1.0, one)
     with pytest.raises(ValueError, match="must have the same SimulatedTempering"):
         hb.LaLa(0.1, 1.0, one, tau_output=other)
-
-
-def test_the_presets_are_what_the_paper_defines():
-    assert hb.LaLa(0.1, gamma=1, tau=1e-4) == hb.Partition({"hidden": LANGEVIN, "output": LANGEVIN}, h=0.1)
-    assert hb.LaLa(0.1, 1, 1e-4, 2, 1e-5).methods["output"] == hb.Langevin(2, 1e-5)
-    assert hb.LOL() == hb.Partition(
-        {"hidden": hb.Langevin(0.01, 1e-3), "output": hb.Langevin(math.inf, 0.0, "BAOAB")}, h=0.1
-    )
-    assert hb.AdLaLa() == hb.Partition(
-        {"hidden": hb.AdaptiveLangevin(1e-4, 0.01, 0.03), "output": hb.Langevin(0.1, 1e-4)}, h=0.15
-    )
-    assert hb.AdLaLa(tau_output=0).methods["output"] == hb.Langevin(0.1, 0.0)
-    adaptive = hb.AdaptiveLangevin(1e-4, 0.01, 0.03)
-    assert hb.AdLAdL() == hb.Partition({"hidden": adaptive, "output": adaptive}, h=0.15)
-    assert hb.AdLAdL(epsilon_output=0.0).methods["output"] == hb.AdaptiveLangevin(1e-4, 0.01, 0.0)
-
-
-def test_every_argument_of_a_preset_arrives_in_the_method_that_it_is_for():
-    """No two have the same value, so that none can take the place of another."""
-    words = {"word": "ABOBA", "word_output": "OBA", "weight_decay": 0.02}
-    assert hb.LaLa(0.2, 1, 1e-4, 2, 1e-5, **words) == hb.Partition(
-        {"hidden": hb.Langevin(1, 1e-4, "ABOBA", 0.02), "output": hb.Langevin(2, 1e-5, "OBA", 0.02)}, 0.2
-    )
-    assert hb.LOL(0.2, 1, 1e-4, 1e-5, **words) == hb.Partition(
-        {"hidden": hb.Langevin(1, 1e-4, "ABOBA", 0.02), "output": hb.Langevin(math.inf, 1e-5, "OBA", 0.02)},
-        0.2,
-    )
-    others = {"xi": 0.3, "friction": "sde", "thermostat": "tensor", "kinetic": "mean", "weight_decay": 0.02}
-    adaptive = hb.AdaptiveLangevin(1e-3, 0.04, 0.5, "BAFEFAB", **others)
-    assert hb.AdLaLa(
-        0.2, 1e-3, 0.04, 0.5, 0.6, 1e-5, word="BAFEFAB", word_output="OBA", **others
-    ) == hb.Partition({"hidden": adaptive, "output": hb.Langevin(0.6, 1e-5, "OBA", 0.02)}, 0.2)
-    output = hb.AdaptiveLangevin(1e-5, 0.07, 0.8, "ECDABADC", **others)
-    words = {"word": "BAFEFAB", "word_output": "ECDABADC"}
-    assert hb.AdLAdL(0.2, 1e-3, 0.04, 0.5, 1e-5, 0.07, 0.8, **words, **others) == hb.Partition(
-        {"hidden": adaptive, "output": output}, 0.2
-    )
 
 
 def test_a_partition_is_a_value():

@@ -19,9 +19,9 @@ from heatbath.engine import simd
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense_blas import blas_backward, blas_forward
 from heatbath.engine.dense_products import (
+    Level,
     Outer,
     Product,
-    Reduction,
     multiply,
     reduce_rows,
     sum_numbers_over_examples,
@@ -68,15 +68,15 @@ _tanh = traced(simd.tanh)
 
 
 @compiled(apart=True)
-def activate(y, start, count, activation):
-    """Apply the activation in place to y[start] to y[start + count - 1], in full vectors."""
-    lanes = lanes_of(y)
+def activate(values, count, activation):
+    """Apply the activation in place to the first `count` values, in full vectors."""
+    lanes = lanes_of(values)
     if activation == RELU:
-        for index in range(start, start + count, lanes):
-            store(y, index, _relu(load(y, index)))
+        for index in range(0, count, lanes):
+            store(values, index, _relu(load(values, index)))
     elif activation == TANH:
-        for index in range(start, start + count, lanes):
-            store(y, index, _tanh(load(y, index)))
+        for index in range(0, count, lanes):
+            store(values, index, _tanh(load(values, index)))
 
 
 @traced
@@ -92,56 +92,115 @@ def _times_tanh_slope(d, y):
 
 
 @compiled(apart=True)
-def multiply_by_slope(d, y, start, count, activation):
-    """Multiply d[0] to d[count - 1] in place by the derivative of the activation, in full vectors.
+def multiply_by_slope(deltas, outputs, count, activation):
+    """Multiply the first `count` derivatives in place by the slope of the activation, in full vectors.
 
-    The derivative follows from the activation's values, which begin at y[start].
+    The slope follows from the outputs of the activation. The identity has slope 1.
     """
-    lanes = lanes_of(y)
+    lanes = lanes_of(outputs)
     if activation == RELU:
         for index in range(0, count, lanes):
-            store(d, index, _times_relu_slope(load(d, index), load(y, start + index)))
+            store(deltas, index, _times_relu_slope(load(deltas, index), load(outputs, index)))
     elif activation == TANH:
         for index in range(0, count, lanes):
-            store(d, index, _times_tanh_slope(load(d, index), load(y, start + index)))
+            store(deltas, index, _times_tanh_slope(load(deltas, index), load(outputs, index)))
+
+
+@compiled
+def _round_up(count, lanes):
+    """Return the next multiple of the number of lanes: `count` numbers in full vectors."""
+    return -(-count // lanes) * lanes
+
+
+@compiled
+def _multiply_by_rows(layout, layer, examples, inputs, outputs, room):
+    """Write a layer's outputs as sums over vectors of inputs, for a layer with few outputs (ROWS).
+
+    `layer` is a `DenseLayerRow`, `inputs` and `outputs` are its `Level`s, and `room.weights` its weights.
+    """
+    W = room.weights
+    operands = Product(
+        x=inputs,
+        terms=layer.inputs,
+        W=offset_pointer(W, layer.rows),
+        W_vector=lanes_of(W),
+        W_number=layer.row_output,
+        bias=offset_pointer(W, layer.bias),
+        has_bias=True,
+        y=outputs,
+    )
+    reduce_rows(layout, examples, layer.out, operands)
+
+
+@compiled
+def _multiply_by_columns(layout, layer, examples, inputs, outputs, room):
+    """Write a layer's outputs as sums over its inputs, one by one (COLUMNS, WIDE).
+
+    `layer` is a `DenseLayerRow`, `inputs` and `outputs` are its `Level`s, and `room.weights` its weights.
+    """
+    W = room.weights
+    operands = Product(
+        x=inputs,
+        terms=layer.width,
+        W=offset_pointer(W, layer.columns),
+        W_vector=layer.column_vector,
+        W_number=layer.column_input,
+        bias=offset_pointer(W, layer.bias),
+        has_bias=True,
+        y=outputs,
+    )
+    multiply(layout, examples, layer.outputs, operands)
+
+
+@compiled
+def _inputs_of_layer(network, l, first, group_size, room):
+    """Return the inputs of layer l as a `Level`, from example `first` on: data, or the outputs below it."""
+    layer = layer_of(network.layers, l)
+    if l == 0:
+        return Level(offset_pointer(room.inputs, first * network.stride), layer.input_stride, group_size)
+    values = layer_of(network.layers, l - 1).values
+    return Level(offset_pointer(room.values, values), layer.input_stride, group_size)
 
 
 @compiled(apart=True)
 def forward(layout, theta, network, first, examples, room):
-    """Write the logits (output, example) at the inputs of examples first to first + examples - 1.
+    """Compute some examples layer by layer, and write their logits, (output, example), to `room.logits`.
 
-    The inputs are in `room.inputs`, the weights in `room.weights` (`copy_weights`); the logits go to
-    `room.logits` and the outputs of hidden layers to `room.values`.
+    The outputs of all layers but the last stay in `room.values`, for `backward`.
+
+    Parameters
+    ----------
+    layout : Layout
+    theta : pointer to (parameter, lane)
+    network : Network
+        Table of the layers.
+    first, examples : int
+        The first example in `room.inputs`, and how many are computed.
+    room : Room
+        Buffers. For a chain alone, `copy_weights` must have filled `room.weights`.
     """
-    W, group_size, lanes = room.weights, chains_in(layout, theta), lanes_of(room.weights)
-    x, start = room.inputs, first * network.stride
+    group_size, lanes = chains_in(layout, theta), lanes_of(theta)
+    last = network.depth - 1
+    logits = Level(room.logits, group_size, network.chunk * group_size)
     for l in range(network.depth):
         layer = layer_of(network.layers, l)
-        scheme, values, stride = layer.scheme, layer.values, layer.output_stride
-        is_last = l == network.depth - 1
-        if scheme == ROWS:
-            y, y_start, y_example, y_number = (
-                (room.logits, 0, group_size, network.chunk * group_size)
-                if is_last
-                else (room.values, values, stride, group_size)
-            )
-            reduction = Reduction(
-                x, layer.input_stride, layer.inputs, W, lanes, layer.row_output, True, y, y_example, y_number
-            )
-            reduce_rows(layout, examples, layer.out, start, layer.rows, layer.bias, y_start, reduction)
-        elif scheme == BLAS:
-            blas_forward(layout, theta, layer, examples, offset_pointer(x, start), room)
+        inputs = _inputs_of_layer(network, l, first, group_size, room)
+        outputs = Level(offset_pointer(room.values, layer.values), layer.output_stride, group_size)
+
+        if layer.scheme == ROWS and l == last:
+            _multiply_by_rows(layout, layer, examples, inputs, logits, room)
+        elif layer.scheme == ROWS:
+            _multiply_by_rows(layout, layer, examples, inputs, outputs, room)
+        elif layer.scheme == BLAS:
+            blas_forward(layout, theta, layer, examples, inputs.values, room)
         else:
-            product = Product(
-                x, layer.input_stride, group_size, layer.width, W, layer.column_vector, layer.column_input,
-                True, room.values, stride,
-            )  # fmt: skip
-            multiply(layout, examples, layer.outputs, start, layer.columns, layer.bias, values, product)
-        if not is_last:
-            activate(room.values, values, -(-examples * stride // lanes) * lanes, network.activation)
-        elif scheme != ROWS:
+            _multiply_by_columns(layout, layer, examples, inputs, outputs, room)
+
+        if l < last:
+            count = _round_up(examples * layer.output_stride, lanes)
+            activate(outputs.values, count, network.activation)
+        elif layer.scheme != ROWS:
             _copy_outputs_to_logits(layer, network.chunk, examples, group_size, room)
-        x, start = room.values, values
 
 
 @compiled
@@ -166,134 +225,187 @@ def _transpose_deltas(source, target, layer, chunk, examples, group_size):
 
 
 @compiled
-def _add_weight_gradient(layout, layer, examples, x, start, d, d_example, d_number, room, adding):
-    """Add Σ δ and Σ δ x over some examples to `room.sums`, or begin it, for a layer that isn't BLAS.
+def _add_weight_gradient(layout, layer, examples, inputs, deltas, room, adding):
+    """Write Σ δ x and Σ δ over some examples to `room.sums`, or add them, for a layer that isn't BLAS.
 
-    Its inputs begin at x[start], the derivatives δ by its outputs at d[0], with strides of examples and
-    numbers.
+    Parameters
+    ----------
+    layout : Layout
+    layer : DenseLayerRow
+    examples : int
+    inputs, deltas : Level
+        The layer's inputs x, and the negative derivatives δ of the loss by its outputs.
+    room : Room
+    adding : bool
+        Whether to add to the sums; otherwise they begin at 0.
     """
-    sums, group_size = room.sums, chains_in(layout, d)
+    bias_sums = offset_pointer(room.sums, layer.bias_sums)
     if layer.scheme == ROWS:
-        sum_numbers_over_examples(
-            layout, examples, d, d_example, d_number, layer.out, sums, layer.bias_sums, adding
-        )  # fmt: skip
+        sum_numbers_over_examples(layout, examples, layer.out, deltas, bias_sums, adding)
     else:
-        sum_vectors_over_examples(examples, d, d_example, layer.outputs, sums, layer.bias_sums, adding)
-    if layer.scheme == COLUMNS:
-        outer = Outer(
-            examples, x, layer.input_stride, group_size, d, d_example, sums, layer.sum_number,
-            layer.sum_vector, adding,
-        )  # fmt: skip
-        sum_outer_products(layout, layer.width, layer.outputs, start, 0, layer.sums, outer)
-    else:
-        outer = Outer(
-            examples, d, d_example, d_number, x, layer.input_stride, sums, layer.sum_number,
-            layer.sum_vector, adding,
-        )  # fmt: skip
-        sum_outer_products(layout, layer.out, layer.inputs, 0, start, layer.sums, outer)
+        sum_vectors_over_examples(examples, layer.outputs, deltas, bias_sums, adding)
+
+    weight_sums, number, vector = offset_pointer(room.sums, layer.sums), layer.sum_number, layer.sum_vector
+    if layer.scheme == COLUMNS:  # numbers of x times vectors of δ
+        operands = Outer(examples, inputs, deltas, weight_sums, number, vector, adding)
+        sum_outer_products(layout, layer.width, layer.outputs, operands)
+    else:  # numbers of δ times vectors of x
+        operands = Outer(examples, deltas, inputs, weight_sums, number, vector, adding)
+        sum_outer_products(layout, layer.out, layer.inputs, operands)
 
 
 @compiled
-def _differentiate_inputs(layout, layer, examples, d, d_example, d_number, previous, room):
-    """Write the derivatives by a layer's inputs to `previous` (example, input), for one that isn't BLAS.
+def _differentiate_inputs(layout, layer, examples, deltas, input_deltas, room):
+    """Write the derivatives of the loss by a layer's inputs, Σ δ W, for a layer that isn't BLAS.
 
-    Those by its outputs begin at d[0], with strides of examples and numbers.
+    Parameters
+    ----------
+    layout : Layout
+    layer : DenseLayerRow
+    examples : int
+    deltas, input_deltas : Level
+        Derivatives δ by the layer's outputs, and where those by its inputs go.
+    room : Room
+        Its `weights` W are the layer's.
     """
-    W, group_size = room.weights, chains_in(layout, d)
+    W = room.weights
     if layer.scheme == COLUMNS:
-        reduction = Reduction(
-            d, d_example, layer.outputs, W, layer.column_vector, layer.column_input, False, previous,
-            layer.input_stride, group_size,
-        )  # fmt: skip
-        reduce_rows(layout, examples, layer.width, 0, layer.columns, layer.bias, 0, reduction)
+        operands = Product(
+            x=deltas,
+            terms=layer.outputs,
+            W=offset_pointer(W, layer.columns),
+            W_vector=layer.column_vector,
+            W_number=layer.column_input,
+            bias=offset_pointer(W, layer.bias),
+            has_bias=False,
+            y=input_deltas,
+        )
+        reduce_rows(layout, examples, layer.width, operands)
     else:
-        product = Product(
-            d, d_example, d_number, layer.out, W, lanes_of(W), layer.row_output, False, previous,
-            layer.input_stride,
-        )  # fmt: skip
-        multiply(layout, examples, layer.inputs, 0, layer.rows, layer.bias, 0, product)
+        operands = Product(
+            x=deltas,
+            terms=layer.out,
+            W=offset_pointer(W, layer.rows),
+            W_vector=lanes_of(W),
+            W_number=layer.row_output,
+            bias=offset_pointer(W, layer.bias),
+            has_bias=False,
+            y=input_deltas,
+        )
+        multiply(layout, examples, layer.inputs, operands)
 
 
 @compiled(apart=True)
 def backward(layout, theta, G, network, first, examples, room, adding):
-    """Add the part of -∇L that follows from some examples to `room.sums`, or begin it if not `adding`.
+    """Sum the part of -∇L that follows from some examples in `room.sums`, after `forward`.
 
-    `forward` has left the outputs of the examples, and `room.deltas` has their negative derivatives by the
-    logits, (output, example). Both `room.deltas` and `room.previous_deltas` are overwritten. BLAS layers
-    write to G itself.
+    BLAS layers write to G itself.
+
+    Parameters
+    ----------
+    layout : Layout
+    theta, G : pointers to (parameter, lane)
+    network : Network
+        Table of the layers.
+    first, examples : int
+        The first example in `room.inputs`, and how many there are.
+    room : Room
+        `room.deltas` has the negative derivatives of the loss by the logits, (output, example). It and
+        `room.previous_deltas` are overwritten: layers read one of them and write the other, in turns.
+    adding : bool
+        Whether to add to the sums; otherwise they begin at 0.
     """
     group_size, lanes = chains_in(layout, theta), lanes_of(theta)
-    d, previous = room.deltas, room.previous_deltas
     last = network.depth - 1
-    d_example, d_number = group_size, network.chunk * group_size
+    last_layer = layer_of(network.layers, last)
+    deltas, spare = Level(room.deltas, group_size, network.chunk * group_size), room.previous_deltas
+    if last_layer.scheme != ROWS:
+        _transpose_deltas(deltas.values, spare, last_layer, network.chunk, examples, group_size)
+        deltas, spare = Level(spare, last_layer.output_stride, group_size), deltas.values
+
     for l in range(last, -1, -1):
         layer = layer_of(network.layers, l)
-        scheme = layer.scheme
-        x, start = room.inputs, first * layer.input_stride
-        if l > 0:
-            x, start = room.values, layer_of(network.layers, l - 1).values
-        if l == last and scheme != ROWS:
-            _transpose_deltas(d, previous, layer, network.chunk, examples, group_size)
-            d, previous = previous, d
-        if l < last or scheme != ROWS:
-            d_example, d_number = layer.output_stride, group_size
-        if scheme == BLAS:
-            inputs = offset_pointer(x, start)
-            blas_backward(layout, theta, G, layer, examples, inputs, d, previous, room, l == 0)
+        inputs = _inputs_of_layer(network, l, first, group_size, room)
+        input_deltas = Level(spare, layer.input_stride, group_size)
+        if layer.scheme == BLAS:
+            blas_backward(
+                layout, theta, G, layer, examples, inputs.values, deltas.values, spare, room, l == 0
+            )
         else:
-            _add_weight_gradient(layout, layer, examples, x, start, d, d_example, d_number, room, adding)
+            _add_weight_gradient(layout, layer, examples, inputs, deltas, room, adding)
             if l > 0:
-                _differentiate_inputs(layout, layer, examples, d, d_example, d_number, previous, room)
+                _differentiate_inputs(layout, layer, examples, deltas, input_deltas, room)
         if l > 0:
-            count = -(-examples * layer.input_stride // lanes) * lanes
-            multiply_by_slope(previous, room.values, start, count, network.activation)
-            d, previous = previous, d
+            count = _round_up(examples * layer.input_stride, lanes)
+            multiply_by_slope(spare, inputs.values, count, network.activation)
+            deltas, spare = input_deltas, deltas.values
+
+
+@compiled
+def _differentiate_logits(layout, network, rows, scale, weight_start, room):
+    """Write the negative derivatives of the mean loss by the logits in `rows` to `room.deltas`.
+
+    Parameters
+    ----------
+    layout : Layout
+    network : Network
+    rows : LossRows
+    scale : 1/batch, in the precision of the chains
+    weight_start : int
+        Where the weights of these examples begin in `room.targets`; negative without weights.
+    room : Room
+    """
+    differentiate_loss(
+        layout, network.loss, rows, scale, room.deltas, room.target_weights, room.tail_weights, room.checks
+    )
+    if weight_start >= 0:
+        multiply_by_weights(
+            layout, room.targets, weight_start, room.deltas, rows.chunk, rows.examples, rows.out
+        )  # fmt: skip
 
 
 @compiled
 def negative_gradient(layout, theta, G, network, batch, capacity, weight, room):
     """Write -∇L of every chain on the mini-batch in the room to G, with L the mean loss.
 
+    Afterwards `room.checks` is NaN in the lanes of chains whose loss isn't finite.
+
     Parameters
     ----------
+    layout : Layout
     theta, G : pointers to (parameter, lane)
-    batch : examples in `room.inputs` and `room.targets`
-    capacity : examples for which the targets have room
-    weight : the column of the targets that has the weights of the examples, or -1
-
-    Afterwards `room.checks` is NaN in the lanes of chains whose loss isn't finite.
+    network : Network
+        Table of the layers.
+    batch : int
+        Examples in `room.inputs` and `room.targets`.
+    capacity : int
+        Examples that each column of the targets has room for.
+    weight : int
+        The column of the targets that has the weights of the examples, or -1.
+    room : Room
+        Buffers.
     """
     scale, alone = cast_like(theta, 1.0 / batch), chains_in(layout, theta) == 1
+    weight_start = weight * capacity  # below 0 without weights
     store(room.checks, 0, zero(theta))
     if alone:
         copy_weights(theta, network, room.weights)
+
     if network.shallow:
         rows = LossRows(room.logits, room.targets, batch, capacity, 0, batch, 1)
         shallow_forward(layout, network, batch, room)
-        differentiate_loss(
-            layout, network.loss, rows, scale, room.deltas, room.target_weights, room.tail_weights,
-            room.checks,
-        )  # fmt: skip
-        if weight >= 0:
-            multiply_by_weights(layout, room.targets, weight * capacity, room.deltas, batch, batch, 1)
+        _differentiate_logits(layout, network, rows, scale, weight_start, room)
         shallow_backward(layout, network, batch, room)
     else:
-        for first in range(0, batch, network.chunk):
-            examples = min(network.chunk, batch - first)
-            rows = LossRows(
-                room.logits, room.targets, network.chunk, capacity, first, examples, network.out
-            )  # fmt: skip
+        chunk = network.chunk
+        for first in range(0, batch, chunk):
+            examples = min(chunk, batch - first)
+            rows = LossRows(room.logits, room.targets, chunk, capacity, first, examples, network.out)
             forward(layout, theta, network, first, examples, room)
-            differentiate_loss(
-                layout, network.loss, rows, scale, room.deltas, room.target_weights, room.tail_weights,
-                room.checks,
-            )  # fmt: skip
-            if weight >= 0:
-                start = weight * capacity + first
-                multiply_by_weights(
-                    layout, room.targets, start, room.deltas, network.chunk, examples, network.out
-                )  # fmt: skip
+            start = weight_start + first if weight >= 0 else -1
+            _differentiate_logits(layout, network, rows, scale, start, room)
             backward(layout, theta, G, network, first, examples, room, first > 0)
+
     if alone:
         place_gradient(G, network, room.sums)
         _spread_nan(room.checks)

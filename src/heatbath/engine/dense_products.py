@@ -3,6 +3,9 @@
 Letters: x inputs or values of units, W weights, y outputs, d derivatives; i numbers examples, s and k numbers
 of each chain, v vectors. An *offset* is an index into a buffer; a *stride* leads from one of a kind to the
 next.
+
+Sums are computed in registers for a tile of up to four by four results at a time, so that a number that has
+been loaded serves four of them. `tile_size` says how many are next.
 """
 
 from __future__ import annotations
@@ -27,82 +30,108 @@ from heatbath.engine.simd import (
 )
 
 
+class Level(NamedTuple):
+    """Numbers of some examples at a level of the network: inputs, outputs, or derivatives by them.
+
+    `values` points to those of the first example. `example` and `number` are the strides that lead to the
+    next example, and to the next number of an example.
+    """
+
+    values: Pointer
+    example: int
+    number: int
+
+
 class Product(NamedTuple):
-    """Pointers and strides of `multiply`: numbers of x, (example, s), times vectors of W, (vector, s)."""
+    """Operands of `multiply` and `reduce_rows`, which compute y = x W + bias.
 
-    x: Pointer
-    x_example: int
-    x_number: int
-    terms: int  # numbers s that are summed over
+    Attributes
+    ----------
+    x, y : Level
+        Factors and results.
+    terms : int
+        Numbers (`multiply`) or vectors (`reduce_rows`) of x that are summed over.
+    W, W_vector, W_number : pointer, int, int
+        Weights, with the strides of vectors and numbers.
+    bias, has_bias : pointer, bool
+        What the sums begin with, if `has_bias`; otherwise they begin at 0.
+    """
+
+    x: Level
+    terms: int
     W: Pointer
     W_vector: int
     W_number: int
+    bias: Pointer
     has_bias: bool
-    y: Pointer
-    y_example: int
-
-
-class Reduction(NamedTuple):
-    """Pointers and strides of `reduce_rows`: vectors of x, (example, v), times those of W, (k, v)."""
-
-    x: Pointer
-    x_example: int
-    terms: int  # vectors that are summed over
-    W: Pointer
-    W_vector: int
-    W_number: int
-    has_bias: bool
-    y: Pointer
-    y_example: int
-    y_number: int
+    y: Level
 
 
 class Outer(NamedTuple):
-    """Pointers and strides of `sum_outer_products`: numbers of x, (example, s), times vectors of y, (example,
-    v).
+    """Operands of `sum_outer_products`: numbers of x times vectors of y, summed over examples.
 
-    With `adding`, the products are added to the sums; otherwise the sums begin at 0.
+    Attributes
+    ----------
+    examples : int
+        How many examples there are.
+    x, y : Level
+        Factors.
+    sums, sum_number, sum_vector : pointer, int, int
+        Results, with the strides of numbers of x and vectors of y.
+    adding : bool
+        Whether to add to the sums; otherwise they begin at 0.
     """
 
     examples: int
-    x: Pointer
-    x_example: int
-    x_number: int
-    y: Pointer
-    y_example: int
+    x: Level
+    y: Level
     sums: Pointer
     sum_number: int
     sum_vector: int
     adding: bool
 
 
+@compiled
+def tile_size(remaining):
+    """Return how many of the remaining examples, numbers or vectors the next tile takes: 4 or 1."""
+    return 4 if remaining >= 4 else 1
+
+
 def _tiles_of(make: Any) -> tuple[Any, Any, Any, Any]:
-    """Return a function for tiles of four by four, four by one, one by four and one by one."""
+    """Return the functions that `make` returns for tiles of 4 by 4, 4 by 1, 1 by 4 and 1 by 1."""
     return make(4, 4), make(4, 1), make(1, 4), make(1, 1)
 
 
 def _make_product(rows: int, columns: int) -> Any:
-    """Return a compiled function for the product of `rows` examples with `columns` vectors of weights."""
+    """Return a compiled function for the product of `rows` examples with `columns` vectors of weights.
+
+    It keeps rows × columns sums in registers, so that every number and vector it loads is used several times.
+    """
 
     @traced
     def product(layout, x_offset, W_offset, bias_offset, y_offset, operands):
-        """Write y[i, v] = bias[v] + Σ_s x[i, s] W[v, s] for a tile whose first numbers have these offsets."""
+        """Write y[i, v] = bias[v] + Σ_s x[i, s] W[v, s] for one tile of examples i and vectors v.
+
+        The offsets of the tile's first numbers count from the pointers in `operands`, a `Product`.
+        """
         x, W, y = operands.x, operands.W, operands.y
-        biases = [W.load(bias_offset + W.lanes * v) for v in range(columns)]
+        lanes = W.lanes
+        biases = [operands.bias.load(bias_offset + lanes * v) for v in range(columns)]
         sums = LoopVariables([select(operands.has_bias, bias, 0.0) for bias in biases] * rows)
+
         with loop(operands.terms) as s:
-            numbers = [
-                load_chains(layout, x, x_offset + s * operands.x_number + operands.x_example * i)
-                for i in range(rows)
+            number_offsets = [x_offset + s * x.number + x.example * i for i in range(rows)]
+            weight_offsets = [
+                W_offset + s * operands.W_number + operands.W_vector * v for v in range(columns)
             ]
-            weights = [
-                W.load(W_offset + s * operands.W_number + operands.W_vector * v) for v in range(columns)
-            ]
+            numbers = [load_chains(layout, x.values, offset) for offset in number_offsets]
+            weights = [W.load(offset) for offset in weight_offsets]
             factors = [(weight, number) for number in numbers for weight in weights]
-            sums.set([fma(*pair, sum_) for pair, sum_ in zip(factors, sums.get(), strict=True)])
-        for index, sum_ in enumerate(sums.get()):
-            i, v = divmod(index, columns)
-            y.store(y_offset + operands.y_example * i + y.lanes * v, sum_)
+            sums.set([fma(w, number, total) for (w, number), total in zip(factors, sums.get(), strict=True)])
+
+        for position, total in enumerate(sums.get()):
+            i, v = divmod(position, columns)
+            y.values.store(y_offset + y.example * i + lanes * v, total)
 
     return product
 
@@ -111,53 +140,72 @@ _product44, _product41, _product14, _product11 = _tiles_of(_make_product)
 
 
 @compiled(apart=True)
-def multiply(layout, examples, vectors, x_offset, W_offset, bias_offset, y_offset, operands):
+def multiply(layout, examples, vectors, operands):
     """Write y[i, v] = bias[v] + Σ_s x[i, s] W[v, s] for all examples i and vectors of outputs v.
 
-    Numbers x of each chain are multiplied by vectors of weights and summed in the order of s. `operands` is a
-    `Product`; x, W, the bias and y begin at the offsets.
+    Numbers x of each chain are multiplied by vectors of weights and summed in the order of s.
+
+    Parameters
+    ----------
+    layout : Layout
+    examples, vectors : int
+        How many examples i and vectors v there are.
+    operands : Product
+        x, W, bias and y, with their strides.
     """
-    lanes = lanes_of(operands.y)
+    lanes = lanes_of(operands.W)
     v = 0
     while v < vectors:
-        four_vectors = vectors - v >= 4
+        W_tile, bias_tile = v * operands.W_vector, v * lanes
+        columns = tile_size(vectors - v)
         i = 0
         while i < examples:
-            x, W = x_offset + i * operands.x_example, W_offset + v * operands.W_vector
-            bias, y = bias_offset + v * lanes, y_offset + i * operands.y_example + v * lanes
-            if examples - i >= 4:
-                if four_vectors:
-                    _product44(layout, x, W, bias, y, operands)
-                else:
-                    _product41(layout, x, W, bias, y, operands)
-                i += 4
+            x_tile, y_tile = i * operands.x.example, i * operands.y.example + v * lanes
+            rows = tile_size(examples - i)
+            if rows == 4 and columns == 4:
+                _product44(layout, x_tile, W_tile, bias_tile, y_tile, operands)
+            elif rows == 4:
+                _product41(layout, x_tile, W_tile, bias_tile, y_tile, operands)
+            elif columns == 4:
+                _product14(layout, x_tile, W_tile, bias_tile, y_tile, operands)
             else:
-                if four_vectors:
-                    _product14(layout, x, W, bias, y, operands)
-                else:
-                    _product11(layout, x, W, bias, y, operands)
-                i += 1
-        v += 4 if four_vectors else 1
+                _product11(layout, x_tile, W_tile, bias_tile, y_tile, operands)
+            i += rows
+        v += columns
 
 
-def sum_over_vectors(layout: Any, lanes: int, count: Any, sums: int, like: Any, add: Any) -> list[Any]:
-    """Generate a loop over `count` vectors of units, or as many numbers of a group; return sums of each
-    chain.
+def sum_over_vectors(layout: Any, lanes: int, count: Any, sums: int, like: Any, add_vector: Any) -> list[Any]:
+    """Generate a loop that sums over vectors of units; return the sums, each one number of each chain.
 
-    `add(values, v)` returns the values of `sums` sums after vector v has been added, beginning with zeros. A
-    group has a partial sum for each lane that a chain alone has, and adds them as that adds its lanes.
+    A group has a partial sum for each lane that a chain alone has, and adds them as that adds its lanes: so
+    both have the same bits.
+
+    Parameters
+    ----------
+    layout : Layout
+    lanes : int
+        Lanes of a vector.
+    count : Traced
+        Vectors of a chain alone, or numbers of each chain of a group, to sum over.
+    sums : int
+        How many sums are computed in the loop.
+    like : TracedArray
+        An array with numbers of the type of the sums.
+    add_vector : callable
+        add_vector(totals, v) returns the list of totals with vector v added. The totals start at 0.
     """
     zeros = [like.zero()] * sums
     if not isinstance(layout, LaneGroup):
         totals = LoopVariables(zeros)
         with loop(count) as v:
-            totals.set(add(totals.get(), v))
+            totals.set(add_vector(totals.get(), v))
         return [sum_lanes(total) for total in totals.get()]
-    partial_sums = like.allocate(lanes * sums)
+
+    partial_sums = like.allocate(lanes * sums)  # (lane, sum)
     with loop(count.constant(lanes)) as lane:
         totals = LoopVariables(zeros)
         with loop(count, lane, lanes) as v:
-            totals.set(add(totals.get(), v))
+            totals.set(add_vector(totals.get(), v))
         for i, total in enumerate(totals.get()):
             partial_sums.store((lane * sums + i) * lanes, total)
     return [
@@ -166,42 +214,42 @@ def sum_over_vectors(layout: Any, lanes: int, count: Any, sums: int, like: Any, 
     ]
 
 
-def store_with_bias(
-    layout: Any, numbers: list[Any], W: Any, load_bias: Any, y: Any, y_offset: Any, y_example: Any
-) -> None:
-    """Generate code that stores y[i] = numbers[i] + bias for some examples i, one number of each chain.
+def load_per_chain(layout: Any, array: Any, offset: Any) -> Any:
+    """Return the number of each chain at array[offset]: a group's vector, or the one number of a chain."""
+    return array.load(offset) if isinstance(layout, LaneGroup) else array.load_number(offset)
 
-    `load_bias(load)` returns the bias by a function that loads one number of each chain from W.
-    """
-    grouped = isinstance(layout, LaneGroup)
-    for i, number in enumerate(numbers):
-        value = number + load_bias(W.load if grouped else W.load_number)
-        if grouped:
-            y.store(y_offset + y_example * i, value)
-        else:
-            y.store_number(y_offset + y_example * i, value)
+
+def store_per_chain(layout: Any, array: Any, offset: Any, value: Any) -> None:
+    """Write one number of each chain to array[offset]: a group's vector, or the number of a chain alone."""
+    if isinstance(layout, LaneGroup):
+        array.store(offset, value)
+    else:
+        array.store_number(offset, value)
 
 
 def _make_reduction(rows: int) -> Any:
-    """Return a compiled function that reduces `rows` examples with one row of weights."""
+    """Return a compiled function that multiplies `rows` examples by one row of weights, and sums."""
 
     @traced
     def reduction(layout, x_offset, W_offset, bias_offset, y_offset, operands):
-        """Write y[i] = Σ_v x[i, v] W[v] + bias for examples whose first numbers have these offsets."""
-        x, W = operands.x, operands.W
+        """Write y[i] = Σ_v x[i, v] W[v] + bias for a tile of examples i and one row of weights.
 
-        def add(sums, v):
+        The offsets of the tile's first numbers count from the pointers in `operands`, a `Product`.
+        """
+        x, W, y = operands.x, operands.W, operands.y
+        lanes = W.lanes
+
+        def add_vector(totals, v):
+            """Return the total of each example with x[i, v] W[v] added."""
             weights = W.load(W_offset + v * operands.W_vector)
-            return [
-                fma(weights, x.load(x_offset + v * x.lanes + operands.x_example * i), sum_)
-                for i, sum_ in enumerate(sums)
-            ]
+            offsets = [x_offset + v * lanes + x.example * i for i in range(rows)]
+            inputs = [x.values.load(offset) for offset in offsets]
+            return [fma(weights, number, total) for number, total in zip(inputs, totals, strict=True)]
 
-        sums = sum_over_vectors(layout, x.lanes, operands.terms, rows, x, add)
-        store_with_bias(
-            layout, sums, W, lambda load: select(operands.has_bias, load(bias_offset), 0.0), operands.y,
-            y_offset, operands.y_example,
-        )  # fmt: skip
+        totals = sum_over_vectors(layout, lanes, operands.terms, rows, W, add_vector)
+        for i, total in enumerate(totals):
+            bias = select(operands.has_bias, load_per_chain(layout, operands.bias, bias_offset), 0.0)
+            store_per_chain(layout, y.values, y_offset + y.example * i, total + bias)
 
     return reduction
 
@@ -210,48 +258,64 @@ _reduction4, _reduction1 = _make_reduction(4), _make_reduction(1)
 
 
 @compiled(apart=True)
-def reduce_rows(layout, examples, numbers, x_offset, W_offset, bias_offset, y_offset, operands):
-    """Write y[i, k] = Σ_v x[i, v] W[k, v] + bias[k] for all examples i and numbers k of each chain.
+def reduce_rows(layout, examples, outputs, operands):
+    """Write y[i, k] = Σ_v x[i, v] W[k, v] + bias[k] for all examples i and outputs k of each chain.
 
-    Vectors are multiplied by vectors and summed over their lanes, too. `operands` is a `Reduction`; x, W, the
-    bias and y begin at the offsets.
+    Vectors are multiplied by vectors and summed over their lanes, too.
+
+    Parameters
+    ----------
+    layout : Layout
+    examples, outputs : int
+        How many examples i and outputs k there are.
+    operands : Product
+        x, W, bias and y, with their strides.
     """
-    group_size = chains_in(layout, operands.y)
-    for k in range(numbers):
+    group_size = chains_in(layout, operands.W)
+    for k in range(outputs):
+        W_row, bias = k * operands.W_number, k * group_size
         i = 0
         while i < examples:
-            x, W = x_offset + i * operands.x_example, W_offset + k * operands.W_number
-            bias, y = bias_offset + k * group_size, y_offset + i * operands.y_example + k * operands.y_number
-            if examples - i >= 4:
-                _reduction4(layout, x, W, bias, y, operands)
-                i += 4
+            x_tile, y_tile = i * operands.x.example, i * operands.y.example + k * operands.y.number
+            rows = tile_size(examples - i)
+            if rows == 4:
+                _reduction4(layout, x_tile, W_row, bias, y_tile, operands)
             else:
-                _reduction1(layout, x, W, bias, y, operands)
-                i += 1
+                _reduction1(layout, x_tile, W_row, bias, y_tile, operands)
+            i += rows
 
 
 def _make_outer(rows: int, columns: int) -> Any:
-    """Return a compiled function for the outer products of `rows` numbers with `columns` vectors."""
+    """Return a compiled function for the outer products of `rows` numbers with `columns` vectors.
+
+    It keeps rows × columns sums in registers while it goes through the examples.
+    """
 
     @traced
     def outer(layout, x_offset, y_offset, sum_offset, operands):
-        """Sum x[i, s] y[i, v] over the examples i, for a tile whose first numbers have these offsets."""
+        """Sum x[i, s] y[i, v] over the examples i for one tile of numbers s and vectors v.
+
+        The offsets of the tile's first numbers count from the pointers in `operands`, an `Outer`.
+        """
         x, y, sums = operands.x, operands.y, operands.sums
-        offsets = [
+        lanes = sums.lanes
+        sum_offsets = [
             sum_offset + operands.sum_number * s + operands.sum_vector * v
             for s in range(rows)
             for v in range(columns)
         ]
-        totals = LoopVariables([select(operands.adding, sums.load(offset), 0.0) for offset in offsets])
+        totals = LoopVariables([select(operands.adding, sums.load(offset), 0.0) for offset in sum_offsets])
+
         with loop(operands.examples) as i:
-            numbers = [
-                load_chains(layout, x, x_offset + i * operands.x_example + operands.x_number * s)
-                for s in range(rows)
-            ]
-            vectors = [y.load(y_offset + i * operands.y_example + y.lanes * v) for v in range(columns)]
+            number_offsets = [x_offset + i * x.example + x.number * s for s in range(rows)]
+            vector_offsets = [y_offset + i * y.example + lanes * v for v in range(columns)]
+            numbers = [load_chains(layout, x.values, offset) for offset in number_offsets]
+            vectors = [y.values.load(offset) for offset in vector_offsets]
             factors = [(number, vector) for number in numbers for vector in vectors]
-            totals.set([fma(*pair, total) for pair, total in zip(factors, totals.get(), strict=True)])
-        for offset, total in zip(offsets, totals.get(), strict=True):
+            terms = zip(factors, totals.get(), strict=True)
+            totals.set([fma(number, vector, total) for (number, vector), total in terms])
+
+        for offset, total in zip(sum_offsets, totals.get(), strict=True):
             sums.store(offset, total)
 
     return outer
@@ -261,43 +325,49 @@ _outer44, _outer41, _outer14, _outer11 = _tiles_of(_make_outer)
 
 
 @compiled(apart=True)
-def sum_outer_products(layout, numbers, vectors, x_offset, y_offset, sum_offset, operands):
+def sum_outer_products(layout, numbers, vectors, operands):
     """Write sums[s, v] = Σ_i x[i, s] y[i, v], or add to them, for all numbers s of each chain and vectors v.
 
-    The examples i are summed in order. `operands` is an `Outer`; x, y and the sums begin at the offsets.
+    The examples i are summed in order.
+
+    Parameters
+    ----------
+    layout : Layout
+    numbers, vectors : int
+        How many numbers s and vectors v there are.
+    operands : Outer
+        x, y and the sums, with their strides, and whether to add to the sums.
     """
-    lanes = lanes_of(operands.y)
+    lanes = lanes_of(operands.sums)
     s = 0
     while s < numbers:
-        four_numbers = numbers - s >= 4
+        x_tile = s * operands.x.number
+        rows = tile_size(numbers - s)
         v = 0
         while v < vectors:
-            x, y = x_offset + s * operands.x_number, y_offset + v * lanes
-            total = sum_offset + s * operands.sum_number + v * operands.sum_vector
-            if vectors - v >= 4:
-                if four_numbers:
-                    _outer44(layout, x, y, total, operands)
-                else:
-                    _outer14(layout, x, y, total, operands)
-                v += 4
+            y_tile, sum_tile = v * lanes, s * operands.sum_number + v * operands.sum_vector
+            columns = tile_size(vectors - v)
+            if rows == 4 and columns == 4:
+                _outer44(layout, x_tile, y_tile, sum_tile, operands)
+            elif rows == 4:
+                _outer41(layout, x_tile, y_tile, sum_tile, operands)
+            elif columns == 4:
+                _outer14(layout, x_tile, y_tile, sum_tile, operands)
             else:
-                if four_numbers:
-                    _outer41(layout, x, y, total, operands)
-                else:
-                    _outer11(layout, x, y, total, operands)
-                v += 1
-        s += 4 if four_numbers else 1
+                _outer11(layout, x_tile, y_tile, sum_tile, operands)
+            v += columns
+        s += rows
 
 
 @compiled
-def sum_vectors_over_examples(examples, d, d_example, vectors, sums, sum_offset, adding):
-    """Write sums[v] = Σ_i d[i, v], or add to them, for vectors v; `d_example` is the stride of examples."""
-    lanes = lanes_of(d)
+def sum_vectors_over_examples(examples, vectors, deltas, sums, adding):
+    """Write sums[v] = Σ_i d[i, v], or add to them, for all vectors v of `deltas`, the `Level` of d."""
+    lanes = lanes_of(sums)
     for v in range(vectors):
-        total = load(sums, sum_offset + v * lanes) if adding else zero(sums)
+        total = load(sums, v * lanes) if adding else zero(sums)
         for i in range(examples):
-            total = total + load(d, i * d_example + v * lanes)
-        store(sums, sum_offset + v * lanes, total)
+            total = total + load(deltas.values, i * deltas.example + v * lanes)
+        store(sums, v * lanes, total)
 
 
 @traced
@@ -307,29 +377,23 @@ def _first_total(layout, sums, offset, adding):
 
 
 @traced
-def _add_number(layout, total, d, offset):
-    """Return `total` plus the number of each chain at d[offset]."""
-    return total + load_chains(layout, d, offset)
+def _add_number(layout, total, values, offset):
+    """Return `total` plus the number of each chain at values[offset]."""
+    return total + load_chains(layout, values, offset)
 
 
 @traced
 def _store_total(layout, sums, offset, total):
     """Write one number of each chain to sums[offset]; for a chain alone, that of the first lane."""
-    if isinstance(layout, LaneGroup):
-        sums.store(offset, total)
-    else:
-        sums.store_number(offset, total.lane(0))
+    store_per_chain(layout, sums, offset, total if isinstance(layout, LaneGroup) else total.lane(0))
 
 
 @compiled
-def sum_numbers_over_examples(layout, examples, d, d_example, d_number, numbers, sums, sum_offset, adding):
-    """Write sums[k] = Σ_i d[i, k], or add to them, for numbers k of each chain.
-
-    `d_example` and `d_number` are the strides of d.
-    """
-    group_size = chains_in(layout, d)
+def sum_numbers_over_examples(layout, examples, numbers, deltas, sums, adding):
+    """Write sums[k] = Σ_i d[i, k], or add to them, for all numbers k of `deltas`, the `Level` of d."""
+    group_size = chains_in(layout, sums)
     for k in range(numbers):
-        total = _first_total(layout, sums, sum_offset + k * group_size, adding)
+        total = _first_total(layout, sums, k * group_size, adding)
         for i in range(examples):
-            total = _add_number(layout, total, d, i * d_example + k * d_number)
-        _store_total(layout, sums, sum_offset + k * group_size, total)
+            total = _add_number(layout, total, deltas.values, i * deltas.example + k * deltas.number)
+        _store_total(layout, sums, k * group_size, total)

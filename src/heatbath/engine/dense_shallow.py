@@ -2,18 +2,27 @@
 
 The backward pass needs sums over the examples only, since the outputs of an active unit are w · x + b.
 
-Letters: x0 and x1 the two inputs, y a unit's output, δ the negative derivative of the loss by the logit.
+Letters: x0 and x1 the two inputs, w0 and w1 their weights, y a unit's output, δ the negative derivative of
+the loss by the logit, v a vector of hidden units.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.dense_products import store_with_bias, sum_numbers_over_examples, sum_over_vectors
+from heatbath.engine.dense_products import (
+    Level,
+    load_per_chain,
+    store_per_chain,
+    sum_numbers_over_examples,
+    sum_over_vectors,
+    tile_size,
+)
 from heatbath.engine.dense_shape import layer_of
 from heatbath.engine.layouts import LaneGroup, chains_in, load_chains
-from heatbath.engine.simd import LoopVariables, fma, loop, select, traced
+from heatbath.engine.simd import LoopVariables, fma, loop, offset_pointer, select, traced
 
 
 def _input_weights(W: Any, hidden: Any, v: Any) -> tuple[Any, Any]:
@@ -22,37 +31,52 @@ def _input_weights(W: Any, hidden: Any, v: Any) -> tuple[Any, Any]:
     return W.load(start), W.load(start + hidden.column_input)
 
 
+def _load_inputs(layout: Any, x: Any, offset: Any, group_size: int) -> tuple[Any, Any]:
+    """Return the two inputs of the example whose inputs begin at x[offset], for each chain."""
+    return load_chains(layout, x, offset), load_chains(layout, x, offset + group_size)
+
+
 def _make_forward(examples: int) -> Any:
-    """Return a compiled function that computes the logits of a number of examples."""
+    """Return a compiled function that computes the logits of a number of examples.
+
+    The weights of a vector of units are loaded once for all of them.
+    """
 
     @traced
     def forward_tile(layout, first, batch, room, hidden, last):
-        """Write the logits of examples from `first` on to `room.logits`, and which units are active to masks.
+        """Write the logits of some examples to `room.logits`, and which units are active to `room.masks`.
 
-        `room.masks` (vector of units, example) has an integer for each vector, with `batch` examples in a
-        row.
+        Parameters
+        ----------
+        layout : Layout
+        first, batch : int
+            The first of the examples, and how many the mini-batch has.
+        room : Room
+            `masks` (vector of units, example) has a bit for each unit.
+        hidden, last : DenseLayerRow
+            The two layers.
         """
-        x, W, masks = room.inputs, room.weights, room.masks
+        W, masks = room.weights, room.masks
         group_size = W.lanes if isinstance(layout, LaneGroup) else 1
-        offsets = [hidden.input_stride * (first + i) for i in range(examples)]
-        x0 = [load_chains(layout, x, offset) for offset in offsets]
-        x1 = [load_chains(layout, x, offset + group_size) for offset in offsets]
+        starts = [hidden.input_stride * (first + i) for i in range(examples)]
+        inputs = [_load_inputs(layout, room.inputs, start, group_size) for start in starts]
 
-        def add(logits, v):
+        def add_units(logits, v):
+            """Return the logits with the units of vector v added; write which of them are active."""
             w0, w1 = _input_weights(W, hidden, v)
             bias, output_weight = W.load(hidden.bias + v * W.lanes), W.load(last.rows + v * W.lanes)
             results = []
-            for i, logit in enumerate(logits):
-                y = fma(w1, x1[i], fma(w0, x0[i], bias))
+            for i, ((x0, x1), logit) in enumerate(zip(inputs, logits, strict=True)):
+                y = fma(w1, x1, fma(w0, x0, bias))
                 active = y.greater_or_nan(0.0)
                 masks.store_number(v * batch + first + i, active.mask_to_integer(masks.dtype))
                 results.append(fma(output_weight, select(active, y, 0.0), logit))
             return results
 
-        logits = sum_over_vectors(layout, W.lanes, hidden.outputs, examples, W, add)
-        store_with_bias(
-            layout, logits, W, lambda load: load(last.bias), room.logits, first * group_size, group_size
-        )
+        logits = sum_over_vectors(layout, W.lanes, hidden.outputs, examples, W, add_units)
+        for i, logit in enumerate(logits):
+            offset = first * group_size + group_size * i
+            store_per_chain(layout, room.logits, offset, logit + load_per_chain(layout, W, last.bias))
 
     return forward_tile
 
@@ -66,52 +90,82 @@ def shallow_forward(layout, network, batch, room):
     hidden, last = layer_of(network.layers, 0), layer_of(network.layers, 1)
     i = 0
     while i < batch:
-        if batch - i >= 4:
+        examples = tile_size(batch - i)
+        if examples == 4:
             _forward4(layout, i, batch, room, hidden, last)
-            i += 4
         else:
             _forward1(layout, i, batch, room, hidden, last)
-            i += 1
+        i += examples
+
+
+def _store_unit_gradient(room: Any, hidden: Any, last: Any, v: Any, sums: Sequence[Any]) -> None:
+    """Write the gradient by the weights of the hidden units in vector v to `room.sums`.
+
+    Parameters
+    ----------
+    room : Room
+    hidden, last : DenseLayerRow
+        The two layers.
+    v : Traced
+        The vector of units.
+    sums : sequence of Traced
+        Σ δ, Σ δ x0 and Σ δ x1 over the examples at which each unit is active.
+    """
+    W, gradient = room.weights, room.sums
+    delta_sum, delta_x0_sum, delta_x1_sum = sums
+    w0, w1 = _input_weights(W, hidden, v)
+    units = v * W.lanes  # offset of the vector among the hidden units
+    output_weight, bias = W.load(last.rows + units), W.load(hidden.bias + units)
+
+    input_weights = hidden.sums + v * hidden.sum_vector
+    gradient.store(input_weights, output_weight * delta_x0_sum)
+    gradient.store(input_weights + hidden.sum_number, output_weight * delta_x1_sum)
+    gradient.store(hidden.bias_sums + units, output_weight * delta_sum)
+    # Σ δ y, since y = w · x + b where the unit is active
+    gradient.store(last.sums + units, fma(w1, delta_x1_sum, fma(w0, delta_x0_sum, delta_sum * bias)))
 
 
 def _make_backward(vectors: int) -> Any:
-    """Return a compiled function that sums the gradient of a number of vectors of hidden units."""
+    """Return a compiled function that sums the gradient of a number of vectors of hidden units.
+
+    An example is loaded once for all of them.
+    """
 
     @traced
     def backward_tile(layout, first, batch, room, hidden, last):
         """Write the gradient of the hidden units in vectors from `first` on to `room.sums`.
 
-        It follows from sums of δ, δ x0 and δ x1 over the examples at which a unit is active.
+        Parameters
+        ----------
+        layout : Layout
+        first, batch : int
+            The first vector of units, and how many examples the mini-batch has.
+        room : Room
+            `deltas` has δ of each example, and `masks` which units are active.
+        hidden, last : DenseLayerRow
+            The two layers.
         """
-        W, sums = room.weights, room.sums
+        W = room.weights
         group_size = W.lanes if isinstance(layout, LaneGroup) else 1
-        totals = LoopVariables([W.zero()] * (3 * vectors))
+        sums = LoopVariables([W.zero()] * (3 * vectors))  # Σ δ, Σ δ x0 and Σ δ x1 of each vector
+
         with loop(batch) as i:
             delta = load_chains(layout, room.deltas, i * group_size)
-            x0, x1 = (
-                load_chains(layout, room.inputs, i * hidden.input_stride + group_size * j) for j in range(2)
-            )
-            values = totals.get()
+            x0, x1 = _load_inputs(layout, room.inputs, i * hidden.input_stride, group_size)
+            values = sums.get()
             for u in range(vectors):
                 active = room.masks.load_number((first + u) * batch + i).integer_to_mask(W.lanes)
-                d, d0, d1 = values[3 * u : 3 * u + 3]
-                added = d + delta, fma(delta, x0, d0), fma(delta, x1, d1)
+                unit_sums = values[3 * u : 3 * u + 3]
+                delta_sum, delta_x0_sum, delta_x1_sum = unit_sums
+                added = delta_sum + delta, fma(delta, x0, delta_x0_sum), fma(delta, x1, delta_x1_sum)
                 values[3 * u : 3 * u + 3] = [
-                    select(active, new, old) for new, old in zip(added, (d, d0, d1), strict=True)
+                    select(active, new, old) for new, old in zip(added, unit_sums, strict=True)
                 ]
-            totals.set(values)
-        values = totals.get()
+            sums.set(values)
+
+        values = sums.get()
         for u in range(vectors):
-            d, d0, d1 = values[3 * u : 3 * u + 3]
-            v = first + u
-            output_weight = W.load(last.rows + v * W.lanes)
-            offset, shift = hidden.sums + v * hidden.sum_vector, v * W.lanes
-            sums.store(offset, output_weight * d0)
-            sums.store(offset + hidden.sum_number, output_weight * d1)
-            sums.store(hidden.bias_sums + shift, output_weight * d)
-            w0, w1 = _input_weights(W, hidden, v)
-            # Σ δ y, since y = w · x + b where the unit is active
-            sums.store(last.sums + shift, fma(w1, d1, fma(w0, d0, d * W.load(hidden.bias + shift))))
+            _store_unit_gradient(room, hidden, last, first + u, values[3 * u : 3 * u + 3])
 
     return backward_tile
 
@@ -121,17 +175,27 @@ _backward4, _backward1 = _make_backward(4), _make_backward(1)
 
 @compiled(apart=True)
 def shallow_backward(layout, network, batch, room):
-    """Write -∇L to `room.sums`, after `shallow_forward`, from the δ in `room.deltas`."""
+    """Write -∇L to `room.sums`, after `shallow_forward`, from the δ in `room.deltas`.
+
+    Parameters
+    ----------
+    layout : Layout
+    network : Network
+        Table of the two layers.
+    batch : int
+        Examples of the mini-batch.
+    room : Room
+        Buffers.
+    """
     hidden, last = layer_of(network.layers, 0), layer_of(network.layers, 1)
-    group_size = chains_in(layout, room.weights)
-    sum_numbers_over_examples(
-        layout, batch, room.deltas, group_size, 0, 1, room.sums, last.bias_sums, False
-    )  # fmt: skip
+    deltas = Level(room.deltas, chains_in(layout, room.weights), 0)
+    output_bias = offset_pointer(room.sums, last.bias_sums)
+    sum_numbers_over_examples(layout, batch, 1, deltas, output_bias, False)
     v = 0
     while v < hidden.outputs:
-        if hidden.outputs - v >= 4:
+        vectors = tile_size(hidden.outputs - v)
+        if vectors == 4:
             _backward4(layout, v, batch, room, hidden, last)
-            v += 4
         else:
             _backward1(layout, v, batch, room, hidden, last)
-            v += 1
+        v += vectors

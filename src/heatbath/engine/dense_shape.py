@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,13 +31,32 @@ VAST = 2**14  # weights of a layer from which on BLAS is faster (measured)
 class DenseLayerRow(NamedTuple):
     """A row of the table that compiled code reads: where a layer's numbers are.
 
-    A layer has `width` inputs and `out` outputs, which take `inputs` and `outputs` vectors, and is computed
-    by a `scheme`. Strides are in numbers. `input_stride` and `output_stride` lead from one example to the
-    next, and the layer's outputs begin at `values`. Weights times vectors of outputs begin at `columns`
-    (`column_vector` leads from one vector to the next, `column_input` from one input to the next), those
-    times vectors of inputs at `rows` (`row_output` leads from one output to the next), biases at `bias`. The
-    gradient has its sums at `sums`, with the strides `sum_vector` and `sum_number`, and at `bias_sums`. The
-    layer's parameters have their weights at `weight_parameters` and their biases at `bias_parameters`.
+    Strides and positions count numbers, not bytes.
+
+    Attributes
+    ----------
+    width, out : int
+        Inputs and outputs.
+    scheme : int
+        How the layer is computed: ROWS, COLUMNS, WIDE or BLAS.
+    input_stride, output_stride : int
+        Strides from one example to the next in the inputs and in the outputs.
+    inputs, outputs : int
+        Vectors that the inputs and the outputs of an example take.
+    values : int
+        Where the outputs begin in `Room.values`.
+    columns, column_vector, column_input : int
+        Where vectors of weights for several outputs begin, with the strides of vectors and inputs.
+    rows, row_output : int
+        Where vectors of weights for several inputs begin, with the stride of outputs.
+    bias : int
+        Where the biases begin.
+    sums, sum_vector, sum_number : int
+        Where the gradient by the weights begins in `Room.sums`, with the strides of vectors and numbers.
+    bias_sums : int
+        Where the gradient by the biases begins in `Room.sums`.
+    weight_parameters, bias_parameters : int
+        Where weights and biases begin among all parameters.
     """
 
     width: int
@@ -65,13 +85,27 @@ layer_of = row_reader(DenseLayerRow)
 
 
 class Network(NamedTuple):
-    """A network in numbers, for one layout.
+    """A network as numbers, for one layout.
 
-    `layers` are rows of `DenseLayerRow`: an array, or a pointer in compiled code. `stride`
-    leads from one example's inputs to the next one's, and `chunk` examples are computed at a time. `shallow`
-    says that `dense_shallow` computes it. The rest are sizes of buffers, in numbers: all outputs of all
-    layers for a chunk (`values`), the widest level (`widest`), matrices for BLAS (`matrix`), and the padded
-    copies of the weights (`copies`).
+    Attributes
+    ----------
+    layers : array or, in compiled code, pointer
+        A `DenseLayerRow` for each layer.
+    depth : int
+        Number of layers.
+    stride : int
+        Stride from one example's inputs to the next one's.
+    out : int
+        Outputs of the last layer.
+    activation, loss, degrees : int, int, float
+        As in `Shape`.
+    shallow : bool
+        True if `dense_shallow` computes it.
+    chunk : int
+        Examples that are computed at a time.
+    values, widest, matrix, copies : int
+        Sizes of buffers, in numbers: all outputs of all layers for a chunk, the widest level for a chunk,
+        matrices for BLAS, and the padded copies of the weights.
     """
 
     layers: Any
@@ -92,14 +126,27 @@ class Network(NamedTuple):
 class Room(NamedTuple):
     """Pointers to the buffers of a network.
 
-    `inputs` (example, input), `values` of all layers (example, unit), `targets` (column, example), `logits`,
-    and `deltas` and `previous_deltas`, the derivatives by a layer's outputs and by those of the layer before
-    it, have the layout's form. `weights` and `sums` are the padded copies of weights and gradient for a chain
-    alone, and the parameters and the gradient themselves for a group. `target_weights` are the factors of the
-    targets in the loss of a regression, and `tail_weights` what its derivative is divided by (see
-    `losses.differentiate_loss`), both (target, lane). `masks` says which units are active (`dense_shallow`),
-    `checks` has a lane that is NaN where a loss isn't finite, `input_matrix` and `output_matrix` are for
-    BLAS, `chosen` (example, lane) are the numbers of the examples.
+    Attributes
+    ----------
+    inputs : (example, input)
+    targets : (column, example)
+    values : (example, unit)
+        Outputs of all layers, one layer after the other.
+    logits : (output, example)
+    deltas, previous_deltas
+        Derivatives of the loss by a layer's outputs, and by those of the layer before it.
+    target_weights, tail_weights : (target, lane)
+        Factors of a regression's loss, and what divides its derivative (see `losses.differentiate_loss`).
+    masks : (vector of units, example)
+        Which units are active (`dense_shallow`).
+    weights, sums
+        Padded copies of weights and gradient for a chain alone; the parameters and the gradient of a group.
+    checks : a vector
+        NaN in lanes where a loss isn't finite.
+    input_matrix, output_matrix
+        Matrices for BLAS.
+    chosen : (example, lane)
+        The numbers of the examples in the mini-batch.
     """
 
     inputs: Pointer
@@ -123,8 +170,14 @@ class Room(NamedTuple):
 class Shape:
     """What compiled code knows of a network.
 
-    The sizes of its levels from the inputs to the outputs, its activation and loss as numbers, and the
-    degrees of freedom of the noise of a regression.
+    Attributes
+    ----------
+    sizes : tuple of int
+        Sizes of its levels, from the inputs to the outputs.
+    activation, loss : int
+        Numbers of its activation and its loss.
+    degrees : float
+        Degrees of freedom of the noise of a regression; infinite for normal noise.
     """
 
     sizes: tuple[int, ...]
@@ -135,7 +188,7 @@ class Shape:
     @property
     def parameters(self) -> int:
         """Number of parameters."""
-        return sum(out * (width + 1) for width, out in pairwise(self.sizes))
+        return _count_parameters(self.sizes)
 
     @property
     def schemes(self) -> list[int]:
@@ -148,7 +201,7 @@ class Shape:
         return BLAS in self.schemes
 
     def network(self, layout: Layout, lanes: int, chunk: int, skip: int = 0) -> Network:
-        """Return the network for a layout.
+        """Return the table of layers and the sizes of buffers that compiled code needs for a layout.
 
         Parameters
         ----------
@@ -156,33 +209,23 @@ class Shape:
         lanes : int
             Lanes of a vector.
         chunk : int
-            Examples computed at a time, at most.
+            Examples computed at a time, at most; a chain alone rounds it up to full vectors.
         skip : int
             Layers to leave out at the beginning; their outputs are then the network's inputs.
         """
         alone = not isinstance(layout, LaneGroup)
         schemes, sizes = self.schemes[skip:], self.sizes[skip:]
+        chunk = _padded(chunk, lanes) if alone else chunk
         strides = [_padded(size, lanes) if alone else size * lanes for size in sizes]
         if schemes[0] == BLAS:
-            strides[0] = sizes[0]  # as a matrix
-        chunk = _padded(chunk, lanes) if alone else chunk
-        layers: list[DenseLayerRow] = []
-        values = copies = 0
-        first = self.parameters - sum(out * (width + 1) for width, out in pairwise(sizes))
-        for l, (width, out) in enumerate(pairwise(sizes)):
-            if alone:
-                places, copies = _places_alone(schemes[l], width, out, copies, lanes)
-            else:
-                places = _places_in_group(schemes[l], width, out, first, lanes)
-            inputs, outputs = (-(-size // lanes) if alone else size for size in (width, out))
-            shape = width, out, schemes[l], strides[l], strides[l + 1], inputs, outputs, values
-            layers.append(DenseLayerRow(*shape, *places, first, first + width * out))
-            first += out * (width + 1)
-            values += chunk * strides[l + 1]
+            strides[0] = sizes[0]  # BLAS reads the inputs as a matrix
+        values = [chunk * total for total in accumulate(strides[1:], initial=0)]
+        rows, copies = self._layer_rows(strides, values, lanes, alone)
+
         shallow = schemes == [COLUMNS, ROWS] and sizes[0] == 2 and sizes[-1] == 1
         return Network(
-            layers=np.array(layers, np.int64),
-            depth=len(layers),
+            layers=np.array(rows, np.int64),
+            depth=len(rows),
             stride=strides[0],
             out=sizes[-1],
             activation=self.activation,
@@ -190,11 +233,54 @@ class Shape:
             degrees=self.degrees,
             shallow=shallow and self.activation == RELU,
             chunk=chunk,
-            values=values,
+            values=values[-1],
             widest=chunk * max(strides),
             matrix=chunk * max(sizes) if BLAS in schemes else 0,
             copies=copies,
         )
+
+    def _layer_rows(
+        self, strides: Sequence[int], values: Sequence[int], lanes: int, alone: bool
+    ) -> tuple[list[DenseLayerRow], int]:
+        """Return the rows of the last layers, and the size of the padded copies of their weights.
+
+        Parameters
+        ----------
+        strides : sequence of int
+            Strides of examples, for the inputs of these layers and for the outputs of each.
+        values : sequence of int
+            Where the outputs of each layer begin in `Room.values`.
+        lanes : int
+            Lanes of a vector.
+        alone : bool
+            True for a chain alone, which has padded copies.
+        """
+        sizes = self.sizes[-len(strides) :]
+        first = self.parameters - _count_parameters(sizes)
+        rows: list[DenseLayerRow] = []
+        copies = 0
+        for l, (width, out) in enumerate(pairwise(sizes)):
+            scheme = _scheme_of((width, out))
+            if alone:
+                places, copies = _places_alone(scheme, width, out, copies, lanes)
+            else:
+                places = _places_in_group(scheme, width, out, first, lanes)
+            row = DenseLayerRow(
+                width=width,
+                out=out,
+                scheme=scheme,
+                input_stride=strides[l],
+                output_stride=strides[l + 1],
+                inputs=-(-width // lanes) if alone else width,
+                outputs=-(-out // lanes) if alone else out,
+                values=values[l],
+                **places._asdict(),
+                weight_parameters=first,
+                bias_parameters=first + width * out,
+            )
+            rows.append(row)
+            first += out * (width + 1)
+        return rows, copies
 
 
 class _Places(NamedTuple):
@@ -212,29 +298,61 @@ class _Places(NamedTuple):
     bias_sums: int
 
 
+def _count_parameters(sizes: Sequence[int]) -> int:
+    """Return how many weights and biases the layers between levels of these sizes have."""
+    return sum(out * (width + 1) for width, out in pairwise(sizes))
+
+
 def _padded(size: int, lanes: int) -> int:
     """Return the next multiple of the number of lanes."""
     return -(-size // lanes) * lanes
 
 
 def _places_alone(scheme: int, width: int, out: int, start: int, lanes: int) -> tuple[_Places, int]:
-    """Return where the padded copies of a layer of a chain alone lie, from `start` on, and where they end."""
+    """Return where the padded copies of a layer of a chain alone lie, and where they end.
+
+    From `start` on come the weights as (input, padded output) and as (output, padded input), as far as the
+    scheme needs them, and then the biases.
+    """
+    padded_width, padded_out = _padded(width, lanes), _padded(out, lanes)
     columns = start
-    rows = start + (0 if scheme in (ROWS, BLAS) else width * _padded(out, lanes))
-    bias = rows + (0 if scheme in (COLUMNS, BLAS) else out * _padded(width, lanes))
-    sums = rows if scheme == WIDE else start
-    sum_number = _padded(out if scheme == COLUMNS else width, lanes)
+    rows = columns + (width * padded_out if scheme in (COLUMNS, WIDE) else 0)
+    bias = rows + (out * padded_width if scheme in (ROWS, WIDE) else 0)
+    end = bias + (0 if scheme == BLAS else padded_out)
     places = _Places(
-        columns, lanes, _padded(out, lanes), rows, _padded(width, lanes), bias, sums, lanes, sum_number, bias
+        columns=columns,
+        column_vector=lanes,
+        column_input=padded_out,
+        rows=rows,
+        row_output=padded_width,
+        bias=bias,
+        sums=rows if scheme == WIDE else start,
+        sum_vector=lanes,
+        sum_number=padded_out if scheme == COLUMNS else padded_width,
+        bias_sums=bias,
     )
-    return places, bias + (0 if scheme == BLAS else _padded(out, lanes))
+    return places, end
 
 
 def _places_in_group(scheme: int, width: int, out: int, first: int, lanes: int) -> _Places:
-    """Return where weights and gradient of a layer lie in a group: at its parameters, from `first` on."""
+    """Return where weights and gradient of a layer lie in a group: at its parameters, from `first` on.
+
+    Parameters are (parameter, lane), so one number of each chain is a vector. Weights are (output, input).
+    """
     weights, biases, row = first * lanes, (first + width * out) * lanes, width * lanes
     sum_vector, sum_number = (row, lanes) if scheme == COLUMNS else (lanes, row)
-    return _Places(weights, row, lanes, weights, row, biases, weights, sum_vector, sum_number, biases)
+    return _Places(
+        columns=weights,
+        column_vector=row,
+        column_input=lanes,
+        rows=weights,
+        row_output=row,
+        bias=biases,
+        sums=weights,
+        sum_vector=sum_vector,
+        sum_number=sum_number,
+        bias_sums=biases,
+    )
 
 
 def _scheme_of(layer: tuple[int, int]) -> int:
@@ -249,96 +367,113 @@ def _scheme_of(layer: tuple[int, int]) -> int:
 
 @compiled(apart=True)
 def copy_weights(theta, network, copies):
-    """Copy a chain's weights from `theta` to padded places in `copies`.
+    """Copy the weights and biases of a chain alone from `theta` to padded places in `copies`.
 
-    The copies must start as zeros; the padding stays zero.
+    Weights are copied as rows, (output, padded input), as columns, (input, padded output), or as both,
+    whatever the layer's scheme reads. `copies` must start as zeros; the padding stays zero. `network` is a
+    `Network`.
     """
     for l in range(network.depth):
         layer = layer_of(network.layers, l)
-        width, out, scheme = layer.width, layer.out, layer.scheme
-        weights = layer.weight_parameters
-        if scheme in (ROWS, WIDE):
+        width, out, weights = layer.width, layer.out, layer.weight_parameters
+        if layer.scheme in (ROWS, WIDE):
             for k in range(out):
                 for j in range(width):
                     copies[layer.rows + k * layer.row_output + j] = theta[weights + k * width + j]
-        if scheme in (COLUMNS, WIDE):
+        if layer.scheme in (COLUMNS, WIDE):
             for j in range(width):
                 for k in range(out):
                     copies[layer.columns + j * layer.column_input + k] = theta[weights + k * width + j]
-        if scheme != BLAS:
+        if layer.scheme != BLAS:
             for k in range(out):
                 copies[layer.bias + k] = theta[layer.bias_parameters + k]
 
 
 @compiled(apart=True)
 def place_gradient(G, network, sums):
-    """Copy the padded sums of a chain's gradient to G, in the order of the parameters."""
+    """Copy the padded sums of the gradient of a chain alone to G, in the order of the parameters.
+
+    The sums are (output, padded input), or (input, padded output) with the scheme COLUMNS. BLAS layers have
+    written to G themselves. `network` is a `Network`.
+    """
     for l in range(network.depth):
         layer = layer_of(network.layers, l)
-        width, out, scheme = layer.width, layer.out, layer.scheme
-        weights = layer.weight_parameters
-        if scheme in (ROWS, WIDE):
+        width, out, weights = layer.width, layer.out, layer.weight_parameters
+        if layer.scheme in (ROWS, WIDE):
             for k in range(out):
                 for j in range(width):
                     G[weights + k * width + j] = sums[layer.sums + k * layer.sum_number + j]
-        elif scheme == COLUMNS:
+        elif layer.scheme == COLUMNS:
             for j in range(width):
                 for k in range(out):
                     G[weights + k * width + j] = sums[layer.sums + j * layer.sum_number + k]
-        if scheme != BLAS:
+        if layer.scheme != BLAS:
             for k in range(out):
                 G[layer.bias_parameters + k] = sums[layer.bias_sums + k]
 
 
 @compiled(apart=True)
 def reserve_room(layout, types, network, batch, capacity, columns, theta, G, address):
-    """Reserve memory at an address for a network's `Room`; returns it and the next free address.
+    """Reserve memory for the buffers of a network; return its `Room`, and the next free address.
+
+    Most buffers have a vector to spare, since the last vector of a row may reach beyond its end.
 
     Parameters
     ----------
+    layout : Layout
     types : PointerTypes
-    batch : examples of a mini-batch
-    capacity : examples that the targets have room for
-    columns : targets and weights of an example
-    theta, G : pointers to the parameters and the gradient of a group
+    network : Network
+    batch : int
+        Examples of a mini-batch.
+    capacity : int
+        Examples that each column of the targets has room for.
+    columns : int
+        Targets and weights of an example.
+    theta, G : pointers
+        Parameters and gradient, which a group uses where they are.
+    address : int
+        Where the memory begins.
     """
     like = types.parameter
     group_size, lanes = chains_in(layout, like), lanes_of(like)
     alone = group_size == 1
     examples = max(batch, network.chunk)
+    target_count = columns * max(capacity, network.chunk) * group_size + lanes
     logit_count = max(network.out * network.chunk, examples) * group_size + lanes
-    widest = max(network.widest, logit_count) + lanes
-    copies = network.copies + lanes if alone else 0
-    active = layer_of(network.layers, 0).outputs * batch if network.shallow else 0
+    delta_count = max(network.widest, logit_count) + lanes
+    copy_count = network.copies + lanes if alone else 0
+    mask_count = layer_of(network.layers, 0).outputs * batch if network.shallow else 0
+
     inputs, address = reserve(address, examples * network.stride + lanes, like)
-    targets, address = reserve(
-        address, columns * max(capacity, network.chunk) * group_size + lanes, like
-    )  # fmt: skip
+    targets, address = reserve(address, target_count, like)
     values, address = reserve(address, network.values + lanes, like)
     logits, address = reserve(address, logit_count, like)
-    deltas, address = reserve(address, widest, like)
-    previous_deltas, address = reserve(address, widest, like)
+    deltas, address = reserve(address, delta_count, like)
+    previous_deltas, address = reserve(address, delta_count, like)
     target_weights, address = reserve(address, network.out * lanes, like)
     tail_weights, address = reserve(address, network.out * lanes, like)
-    masks, address = reserve(address, active, types.uint16)
-    weights, address = reserve(address, copies, like)
-    sums, address = reserve(address, copies, like)
+    masks, address = reserve(address, mask_count, types.uint16)
+    weights, address = reserve(address, copy_count, like)
+    sums, address = reserve(address, copy_count, like)
     checks, address = reserve(address, lanes, like)
     input_matrix, address = reserve(address, network.matrix, like)
     output_matrix, address = reserve(address, network.matrix, like)
     chosen, address = reserve(address, examples * group_size, types.uint32)
+
+    if not alone:
+        weights, sums = theta, G
     room = Room(
         inputs, targets, values, logits, deltas, previous_deltas, target_weights, tail_weights, masks,
-        weights if alone else theta, sums if alone else G, checks, input_matrix, output_matrix, chosen,
+        weights, sums, checks, input_matrix, output_matrix, chosen,
     )  # fmt: skip
     return room, address
 
 
 @compiled(apart=True)
 def clear_room(network, room):
-    """Set the buffers to zero after a chain has diverged: padding is multiplied by 0, and must be finite."""
-    for e in range(network.values):
-        room.values[e] = 0
-    for e in range(network.widest):
-        room.deltas[e] = 0
-        room.previous_deltas[e] = 0
+    """Set values and deltas to zero after a chain has diverged: their padding must be finite."""
+    for index in range(network.values):
+        room.values[index] = 0
+    for index in range(network.widest):
+        room.deltas[index] = 0
+        room.previous_deltas[index] = 0

@@ -235,7 +235,7 @@ def evaluate_mixtures(layout, first, stop, data, weights, input_weights, activat
     for m in range(first, stop):
         _mix_parameters(weights[m], corners, theta, first_parameter)
         _mix_inputs(input_weights[m], inputs, mixed, stride)
-        activate(pointer_to(mixed), 0, mixed.shape[0], activation)
+        activate(pointer_to(mixed), mixed.shape[0], activation)
         for i in range(examples):
             for k in range(columns):
                 mixed[i * stride + width + k] = Y[i, k]

@@ -14,13 +14,30 @@ from heatbath.datasets.tasks import LARGEST, STUDENT, TASKS, VARYING
 from heatbath.engine import simd
 from heatbath.engine.compile import compiled
 from heatbath.engine.layouts import chains_in, load_chains, vector_count
-from heatbath.engine.simd import Pointer, exp, fma, lanes_of, load, log, log1p, select, store, traced, zero
+from heatbath.engine.simd import (
+    Pointer,
+    exp,
+    fma,
+    lanes_of,
+    load,
+    log,
+    log1p,
+    offset_pointer,
+    select,
+    store,
+    traced,
+    zero,
+)
 
 BINARY, CLASSES, COUNTS = (TASKS[task].number for task in ("binary", "classes", "counts"))
 
 
 class LossRows(NamedTuple):
-    """Pointers to examples: logits (output, chunk) from 0 on, targets (column, capacity) from `first` on."""
+    """Pointers to examples: logits (output, chunk) from 0 on, targets (column, capacity) from `first` on.
+
+    `chunk` and `capacity` are the strides of outputs and columns in examples. There are `examples` examples
+    with `out` logits each.
+    """
 
     logits: Pointer
     targets: Pointer
@@ -29,6 +46,20 @@ class LossRows(NamedTuple):
     first: int
     examples: int
     out: int
+
+
+class ExampleVector(NamedTuple):
+    """A vector of examples: pointers to the logits, targets and results of its first output.
+
+    The strides lead to those of the next output; results have the stride of logits.
+    """
+
+    logits: Pointer
+    targets: Pointer
+    results: Pointer
+    out: int
+    logit_stride: int
+    target_stride: int
 
 
 def _sigmoid(z: simd.Traced) -> simd.Traced:
@@ -62,6 +93,7 @@ def _class_loss(normaliser, z_label, largest):
 
 @traced
 def _maximum(a, b):
+    """Return the larger of a and b in each lane; a where one of them is NaN."""
     return select(b > a, b, a)
 
 
@@ -85,11 +117,13 @@ def _add_check(check, value):
 
 @traced
 def _scaled_ratio(a, b, scale):
+    """Return scale a/b."""
     return a / b * scale
 
 
 @traced
 def _scaled_difference(y, z, scale):
+    """Return scale (y - z)."""
     return (y - z) * scale
 
 
@@ -153,18 +187,34 @@ def _rate(z):
 
 
 @compiled
-def _softmax_terms(logits, terms, start, stride, out):
+def _vector_of_examples(layout, rows, number, results):
+    """Return the `ExampleVector` of some number among the vectors of `rows`, with pointers to its results."""
+    group_size = chains_in(layout, rows.logits)
+    start = number * lanes_of(rows.logits)
+    return ExampleVector(
+        logits=offset_pointer(rows.logits, start),
+        targets=offset_pointer(rows.targets, rows.first * group_size + start),
+        results=offset_pointer(results, start),
+        out=rows.out,
+        logit_stride=rows.chunk * group_size,
+        target_stride=rows.capacity * group_size,
+    )
+
+
+@compiled
+def _softmax_terms(logits, terms, stride, out):
     """Write exp(z - largest z) of every output to `terms`, and return their sum.
 
-    The logits of the outputs begin at logits[start], `stride` numbers apart, and so do the terms.
+    `logits` and `terms` point to vectors for the first of `out` outputs, and `stride` leads to the next.
     """
-    largest = load(logits, start)
+    largest = load(logits, 0)
     for k in range(1, out):
-        largest = _maximum(largest, load(logits, start + k * stride))
+        largest = _maximum(largest, load(logits, k * stride))
+
     normaliser = zero(logits)
     for k in range(out):
-        term = _exp(load(logits, start + k * stride) - largest)
-        store(terms, start + k * stride, term)
+        term = _exp(load(logits, k * stride) - largest)
+        store(terms, k * stride, term)
         normaliser = normaliser + term
     return normaliser
 
@@ -179,56 +229,88 @@ def _clear_remainder(logits, examples, out, chunk):
 
 
 @compiled
-def _differentiate_binary(rows, logit, target, logit_stride, target_stride, scale, deltas, check):
+def _differentiate_binary(vector, scale, check):
     """Write the derivatives of the binary cross entropy of a vector of examples; return the check.
 
-    The vector's first logit is rows.logits[logit], its first target rows.targets[target], and the strides
-    lead from one output to the next. This holds for all `_differentiate_...`.
+    In this and the other `_differentiate_...`, `vector` is an `ExampleVector`, derivatives are those of
+    -scale times the loss by the logits, and `check` becomes NaN where a logit or loss isn't finite.
     """
-    for k in range(rows.out):
-        z = load(rows.logits, logit + k * logit_stride)
-        y = load(rows.targets, target + k * target_stride)
+    for k in range(vector.out):
+        z = load(vector.logits, k * vector.logit_stride)
+        y = load(vector.targets, k * vector.target_stride)
         check = _add_check(check, z)
-        store(deltas, logit + k * logit_stride, _binary_derivative(z, y, scale))
+        store(vector.results, k * vector.logit_stride, _binary_derivative(z, y, scale))
     return check
 
 
 @compiled
-def _differentiate_classes(rows, logit, target, logit_stride, scale, deltas, check):
-    """Write the derivatives of the cross entropy of a vector of examples; return the check."""
-    label = load(rows.targets, target)
-    for k in range(rows.out):
-        check = _add_check(check, load(rows.logits, logit + k * logit_stride))
-    normaliser = _softmax_terms(rows.logits, deltas, logit, logit_stride, rows.out)
-    for k in range(rows.out):
-        term = load(deltas, logit + k * logit_stride)
+def _differentiate_classes(vector, scale, check):
+    """Write the derivatives of the cross entropy of a vector of examples; return the check.
+
+    The arguments are those of `_differentiate_binary`. The results first hold the terms of the softmax.
+    """
+    label = load(vector.targets, 0)
+    for k in range(vector.out):
+        check = _add_check(check, load(vector.logits, k * vector.logit_stride))
+    normaliser = _softmax_terms(vector.logits, vector.results, vector.logit_stride, vector.out)
+    for k in range(vector.out):
+        term = load(vector.results, k * vector.logit_stride)
         probability = _scaled_ratio(term, normaliser, scale)
-        store(deltas, logit + k * logit_stride, _is_label(label, k) * scale - probability)
+        store(vector.results, k * vector.logit_stride, _is_label(label, k) * scale - probability)
     return check
 
 
 @compiled
-def _differentiate_counts(rows, logit, target, logit_stride, target_stride, scale, deltas, check):
-    """Write the derivatives of the Poisson loss of a vector of examples; return the check."""
-    for k in range(rows.out):
-        z = load(rows.logits, logit + k * logit_stride)
-        y = load(rows.targets, target + k * target_stride)
-        check = _add_check(check, _add_count_loss(z, y, zero(rows.logits)))
-        store(deltas, logit + k * logit_stride, _scaled_difference(y, _exp(z), scale))
+def _differentiate_counts(vector, scale, check):
+    """Write the derivatives of the Poisson loss of a vector of examples; return the check.
+
+    The arguments are those of `_differentiate_binary`.
+    """
+    for k in range(vector.out):
+        z = load(vector.logits, k * vector.logit_stride)
+        y = load(vector.targets, k * vector.target_stride)
+        check = _add_check(check, _add_count_loss(z, y, zero(vector.logits)))
+        store(vector.results, k * vector.logit_stride, _scaled_difference(y, _exp(z), scale))
     return check
 
 
 @compiled
-def _differentiate_varying(rows, logit, target, logit_stride, target_stride, scale, deltas, check):
-    """Write the derivatives of a Gaussian loss whose log variances are outputs, too; return the check."""
-    half = rows.out // 2
+def _differentiate_varying(vector, scale, check):
+    """Write the derivatives of a Gaussian loss whose log variances are outputs, too; return the check.
+
+    The arguments are those of `_differentiate_binary`. The log variances are the second half of the outputs.
+    """
+    half = vector.out // 2
     for k in range(half):
-        z = load(rows.logits, logit + k * logit_stride)
-        v = load(rows.logits, logit + (half + k) * logit_stride)
-        y = load(rows.targets, target + k * target_stride)
-        check = _add_check(check, _add_varying_loss(z, v, y, zero(rows.logits)))
-        store(deltas, logit + k * logit_stride, _varying_derivative(z, v, y, scale))
-        store(deltas, logit + (half + k) * logit_stride, _varying_log_derivative(z, v, y, scale))
+        value_offset, variance_offset = k * vector.logit_stride, (half + k) * vector.logit_stride
+        z = load(vector.logits, value_offset)
+        v = load(vector.logits, variance_offset)
+        y = load(vector.targets, k * vector.target_stride)
+        check = _add_check(check, _add_varying_loss(z, v, y, zero(vector.logits)))
+        store(vector.results, value_offset, _varying_derivative(z, v, y, scale))
+        store(vector.results, variance_offset, _varying_log_derivative(z, v, y, scale))
+    return check
+
+
+@compiled
+def _differentiate_squares(layout, loss, vector, scale, target_weights, tail_weights, check):
+    """Write the derivatives of a squared error, or of Student's loss, of a vector; return the check.
+
+    `target_weights` and `tail_weights` are as in `differentiate_loss`, the others as in
+    `_differentiate_binary`.
+    """
+    lanes = lanes_of(vector.logits)
+    for k in range(vector.out):
+        z = load(vector.logits, k * vector.logit_stride)
+        y = load(vector.targets, k * vector.target_stride)
+        check = _add_check(check, _add_half_square(z, y, zero(vector.logits)))
+        if loss == STUDENT:
+            tail_weight = _load_factor(layout, tail_weights, k * lanes)
+            derivative = _student_derivative(z, y, tail_weight, scale)
+        else:
+            derivative = _scaled_difference(y, z, scale)
+        weight = _load_factor(layout, target_weights, k * lanes)
+        store(vector.results, k * vector.logit_stride, derivative * weight)
     return check
 
 
@@ -238,48 +320,36 @@ def differentiate_loss(layout, loss, rows, scale, deltas, target_weights, tail_w
 
     Parameters
     ----------
-    loss : number of the loss, such as BINARY
-    rows : `LossRows`
+    layout : Layout
+    loss : int
+        Number of the loss, such as BINARY.
+    rows : LossRows
+        The examples. For a chain alone, logits after the last example are set to 0.
     scale : 1/batch, in the precision of the chains
     deltas : pointer to (output, chunk)
-    target_weights : pointer to (target, lane), the factors of the targets in the loss of a regression
-    tail_weights : pointer to (target, lane); Student's law divides the derivative by 1 + tail_weight r²
-    checks : pointer to a vector, to which what isn't finite is added, so that it becomes NaN
+    target_weights : pointer to (target, lane)
+        Factors of the targets in the loss of a regression.
+    tail_weights : pointer to (target, lane)
+        Student's law divides the derivative by 1 + tail_weight r².
+    checks : pointer to a vector
+        Becomes NaN in lanes where a loss isn't finite.
     """
-    logits = rows.logits
-    if chains_in(layout, logits) == 1:
-        _clear_remainder(logits, rows.examples, rows.out, rows.chunk)
-    lanes, group_size = lanes_of(logits), chains_in(layout, logits)
-    logit_stride, target_stride = rows.chunk * group_size, rows.capacity * group_size
+    if chains_in(layout, rows.logits) == 1:
+        _clear_remainder(rows.logits, rows.examples, rows.out, rows.chunk)
+
     check = load(checks, 0)
-    for vector in range(vector_count(layout, rows.examples, logits)):
-        logit, target = vector * lanes, rows.first * group_size + vector * lanes
+    for number in range(vector_count(layout, rows.examples, rows.logits)):
+        vector = _vector_of_examples(layout, rows, number, deltas)
         if loss == BINARY:
-            check = _differentiate_binary(
-                rows, logit, target, logit_stride, target_stride, scale, deltas, check
-            )  # fmt: skip
+            check = _differentiate_binary(vector, scale, check)
         elif loss == CLASSES:
-            check = _differentiate_classes(rows, logit, target, logit_stride, scale, deltas, check)
+            check = _differentiate_classes(vector, scale, check)
         elif loss == COUNTS:
-            check = _differentiate_counts(
-                rows, logit, target, logit_stride, target_stride, scale, deltas, check
-            )  # fmt: skip
+            check = _differentiate_counts(vector, scale, check)
         elif loss == VARYING:
-            check = _differentiate_varying(
-                rows, logit, target, logit_stride, target_stride, scale, deltas, check
-            )  # fmt: skip
-        else:
-            for k in range(rows.out):
-                z = load(logits, logit + k * logit_stride)
-                y = load(rows.targets, target + k * target_stride)
-                check = _add_check(check, _add_half_square(z, y, zero(logits)))
-                if loss == STUDENT:
-                    tail_weight = _load_factor(layout, tail_weights, k * lanes)
-                    derivative = _student_derivative(z, y, tail_weight, scale)
-                else:
-                    derivative = _scaled_difference(y, z, scale)
-                weight = _load_factor(layout, target_weights, k * lanes)
-                store(deltas, logit + k * logit_stride, derivative * weight)
+            check = _differentiate_varying(vector, scale, check)
+        else:  # a regression, perhaps with Student's law
+            check = _differentiate_squares(layout, loss, vector, scale, target_weights, tail_weights, check)
     store(checks, 0, check)
 
 
@@ -287,64 +357,83 @@ def differentiate_loss(layout, loss, rows, scale, deltas, target_weights, tail_w
 def multiply_by_weights(layout, weights, start, values, chunk, examples, out):
     """Multiply values (output, chunk) in place by the weights of the examples, from weights[start] on."""
     lanes, group_size = lanes_of(values), chains_in(layout, values)
-    for vector in range(vector_count(layout, examples, values)):
-        weight = load(weights, start * group_size + vector * lanes)
+    for number in range(vector_count(layout, examples, values)):
+        weight = load(weights, start * group_size + number * lanes)
         for k in range(out):
-            index = vector * lanes + k * chunk * group_size
+            index = number * lanes + k * chunk * group_size
             store(values, index, load(values, index) * weight)
 
 
 @compiled
-def _classify(rows, logit, target, logit_stride, losses, is_right):
-    """Write the cross entropy of a vector of examples, and 1 or 0 for whether the class is right."""
-    label = load(rows.targets, target)
-    largest = load(rows.logits, logit)
-    best_class = zero(rows.logits)
-    for k in range(1, rows.out):
-        z = load(rows.logits, logit + k * logit_stride)
+def _classify(vector, is_right):
+    """Write the cross entropy of an `ExampleVector`, and 1 or 0 to `is_right` for whether its class is right.
+
+    The class with the largest logit is the prediction.
+    """
+    label = load(vector.targets, 0)
+    largest = load(vector.logits, 0)
+    best_class = zero(vector.logits)
+    for k in range(1, vector.out):
+        z = load(vector.logits, k * vector.logit_stride)
         best_class = _better_class(best_class, largest, z, k)
         largest = _maximum(largest, z)
-    normaliser, z_label = zero(rows.logits), zero(rows.logits)
-    for k in range(rows.out):
-        z = load(rows.logits, logit + k * logit_stride)
+
+    normaliser, z_label = zero(vector.logits), zero(vector.logits)
+    for k in range(vector.out):
+        z = load(vector.logits, k * vector.logit_stride)
         normaliser = normaliser + _exp(z - largest)
         z_label = _select_label(label, k, z, z_label)
-    store(losses, logit, _class_loss(normaliser, z_label, largest))
-    store(is_right, logit, _is_equal(best_class, label))
+    store(vector.results, 0, _class_loss(normaliser, z_label, largest))
+    store(is_right, 0, _is_equal(best_class, label))
+
+
+@compiled
+def _sum_losses(loss, vector, is_right):
+    """Return the losses of an `ExampleVector`, each a sum over the targets of an example.
+
+    `loss` is the number of any loss but CLASSES. For BINARY, 1 or 0 is written to `is_right` for whether the
+    class of the first target is right.
+    """
+    targets = vector.out // 2 if loss == VARYING else vector.out
+    total = zero(vector.logits)
+    for k in range(targets):
+        z = load(vector.logits, k * vector.logit_stride)
+        y = load(vector.targets, k * vector.target_stride)
+        if loss == BINARY:
+            total = total + _binary_loss(z, y)
+            if k == 0:
+                store(is_right, 0, _is_sign_right(z, y))
+        elif loss == COUNTS:
+            total = _add_count_loss(z, y, total)
+        elif loss == VARYING:
+            v = load(vector.logits, (targets + k) * vector.logit_stride)
+            total = _add_varying_loss(z, v, y, total)
+        else:  # a regression
+            total = _add_half_square(z, y, total)
+    return total
 
 
 @compiled(apart=True)
 def compute_losses(layout, loss, rows, losses, is_right):
     """Write the loss of every example to `losses`, and 1 or 0 for whether its class is right to `is_right`.
 
-    `rows` are `LossRows`. The results are (example) for a chain alone and (example, lane) for a group. In a
-    regression `is_right` is left as it is.
+    Parameters
+    ----------
+    layout : Layout
+    loss : int
+        Number of the loss, such as BINARY.
+    rows : LossRows
+        The examples.
+    losses, is_right : pointers to (example) for a chain alone, or (example, lane) for a group
+        Where the results go. In a regression `is_right` is left as it is.
     """
-    logits = rows.logits
-    lanes, group_size = lanes_of(logits), chains_in(layout, logits)
-    logit_stride, target_stride = rows.chunk * group_size, rows.capacity * group_size
-    targets = rows.out // 2 if loss == VARYING else rows.out
-    for vector in range(vector_count(layout, rows.examples, logits)):
-        logit, target = vector * lanes, rows.first * group_size + vector * lanes
+    for number in range(vector_count(layout, rows.examples, rows.logits)):
+        vector = _vector_of_examples(layout, rows, number, losses)
+        right_of_vector = offset_pointer(is_right, number * lanes_of(rows.logits))
         if loss == CLASSES:
-            _classify(rows, logit, target, logit_stride, losses, is_right)
-            continue
-        total = zero(logits)
-        for k in range(targets):
-            z = load(logits, logit + k * logit_stride)
-            y = load(rows.targets, target + k * target_stride)
-            if loss == BINARY:
-                total = total + _binary_loss(z, y)
-                if k == 0:
-                    store(is_right, logit, _is_sign_right(z, y))
-            elif loss == COUNTS:
-                total = _add_count_loss(z, y, total)
-            elif loss == VARYING:
-                v = load(logits, logit + (targets + k) * logit_stride)
-                total = _add_varying_loss(z, v, y, total)
-            else:
-                total = _add_half_square(z, y, total)
-        store(losses, logit, total)
+            _classify(vector, right_of_vector)
+        else:
+            store(vector.results, 0, _sum_losses(loss, vector, right_of_vector))
 
 
 @traced
@@ -361,21 +450,31 @@ def _is_equal(a, b):
 
 @compiled(apart=True)
 def decode_logits(layout, loss, logits, chunk, examples, out):
-    """Replace logits (output, chunk) in place by predictions.
+    """Replace logits in place by predictions.
 
-    These are the probability of class 1 or of each class, the values of a regression, rates of counts, or
-    values and then their variances.
+    These are the probability of class 1 (BINARY) or of each class, the values of a regression, rates of
+    counts, or values and then their variances (VARYING).
+
+    Parameters
+    ----------
+    layout : Layout
+    loss : int
+        Number of the loss, such as BINARY.
+    logits : pointer to (output, chunk)
+    chunk, examples, out : int
+        Stride of the outputs in examples, number of examples, number of outputs.
     """
     lanes, stride = lanes_of(logits), chunk * chains_in(layout, logits)
-    for vector in range(vector_count(layout, examples, logits)):
-        start = vector * lanes
+    for number in range(vector_count(layout, examples, logits)):
+        values = offset_pointer(logits, number * lanes)
         if loss == BINARY:
             for k in range(out):
-                store(logits, start + k * stride, _probability(load(logits, start + k * stride)))
+                store(values, k * stride, _probability(load(values, k * stride)))
         elif loss == CLASSES:
-            normaliser = _softmax_terms(logits, logits, start, stride, out)
+            normaliser = _softmax_terms(values, values, stride, out)
             for k in range(out):
-                store(logits, start + k * stride, load(logits, start + k * stride) / normaliser)
+                store(values, k * stride, load(values, k * stride) / normaliser)
         elif loss in (COUNTS, VARYING):
-            for k in range(out // 2 if loss == VARYING else 0, out):
-                store(logits, start + k * stride, _rate(load(logits, start + k * stride)))
+            first_exponent = out // 2 if loss == VARYING else 0  # a regression's values stay
+            for k in range(first_exponent, out):
+                store(values, k * stride, _rate(load(values, k * stride)))

@@ -17,10 +17,14 @@ from heatbath.engine.simd import intrinsic
 
 @intrinsic
 def matrix(typing_context: Any, pointer: Any, start: Any, rows: Any, columns: Any) -> Any:
-    """Return an array (rows, columns) that views the numbers at a pointer from number `start` on."""
+    """Return an array (rows, columns) that views the numbers at a pointer from number `start` on.
+
+    Nothing is copied, and the array doesn't keep the memory alive.
+    """
     result = types.Array(pointer.dtype, 2, "C")
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        """Generate the code that fills in Numba's structure of an array, without an owner of the memory."""
         data, first, *shape = arguments
         view = make_array(result)(context, builder)
         data_type = context.get_data_type(result.dtype)
@@ -40,14 +44,19 @@ def matrix(typing_context: Any, pointer: Any, start: Any, rows: Any, columns: An
 
 @intrinsic
 def prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
-    """Start to load the memory around pointer[index] into the caches, without waiting for it."""
+    """Start to load the memory around pointer[index] into the caches, without waiting for it.
+
+    It is a hint to the processor before the memory is written.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        """Generate the call of LLVM's function for prefetching."""
         address = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), ir.IntType(8).as_pointer())
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [address, number(1), number(3), number(1)])  # to write, to all caches, data
+        to_write, to_all_caches, data = number(1), number(3), number(1)
+        builder.call(function, [address, to_write, to_all_caches, data])
         return context.get_dummy_value()
 
     return types.none(pointer, types.intp), codegen
@@ -60,12 +69,17 @@ def row_reader(row_class: Any) -> Any:
     """
     columns = len(row_class._fields)
     result = types.NamedUniTuple(types.int64, columns, row_class)
+    integer = ir.IntType(64)
 
     def read_row(typing_context: Any, pointer: Any, i: Any) -> Any:
+        """Return the signature for such a pointer and index, and the function that generates the code."""
+
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            first = builder.mul(arguments[1], ir.IntType(64)(columns))
-            indices = [builder.add(first, ir.IntType(64)(k)) for k in range(columns)]
-            values = [builder.load(builder.gep(arguments[0], [index])) for index in indices]
+            """Generate the code that loads all columns of the row."""
+            table, row = arguments
+            first = builder.mul(row, integer(columns))
+            indices = [builder.add(first, integer(column)) for column in range(columns)]
+            values = [builder.load(builder.gep(table, [index])) for index in indices]
             return context.make_tuple(builder, result, values)
 
         return result(pointer, types.intp), codegen

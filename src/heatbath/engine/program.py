@@ -240,21 +240,21 @@ def _stages_as_written(moving: Sequence[tuple[int, Method]], stops: bool = False
     their methods; with `stops`, or with tempering, a TEMPER stage comes first.
     """
     word = moving[0][1].substeps
-    last_drift = max(substep.place for substep in word if substep.kind.moves)
+    last_drift = max(substep.position for substep in word if substep.kind.moves)
     stages = [ProgramStage(TEMPER if stops or moving[0][1].tempering else NOTHING)]
     pending: list[Substep] = []
     has_gradient = False  # at θ as it is
 
     def add_pending_passes() -> None:
         for unit, method in moving:
-            substeps = [method.substeps[substep.place] for substep in pending]
+            substeps = [method.substeps[substep.position] for substep in pending]
             stages[-1].passes += _passes(unit, _operations(method, substeps, 0))
         pending.clear()
 
     for substep in word:
         if substep.kind.kicks and not has_gradient:
             add_pending_passes()
-            stages.append(ProgramStage(GRADIENT, int(substep.place > last_drift)))
+            stages.append(ProgramStage(GRADIENT, int(substep.position > last_drift)))
             has_gradient = True
         has_gradient = has_gradient and not substep.kind.moves
         pending.append(substep)

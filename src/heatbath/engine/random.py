@@ -85,7 +85,7 @@ def _all_but_last_round(x: tuple[Traced, ...], k0: Traced, k1: Traced) -> tuple[
 
 
 class TileAddress(NamedTuple):
-    """Where the numbers of a tile are in the random stream; all are uint64 numbers."""
+    """The address of a tile of random numbers, without the chain; all fields are uint64 numbers."""
 
     seed: Any
     stream_slot: Any
@@ -97,19 +97,27 @@ class TileAddress(NamedTuple):
 def _tile_counter(layout, like, chain_numbers, address):
     """Return Philox's key and the counter at the first block of a tile: (k0, k1, x0, x2, x3, x1, ...).
 
-    The second word x1 comes last: several vectors of 64-bit lanes that together make up the lanes of a group,
-    or one number. This is computed once, before the loop over blocks.
+    The word x1 has the chain, and comes last: one number, or for a group several vectors of 64-bit lanes that
+    together make up its lanes. All this is computed once, before the loop over blocks, which differ in x0.
+
+    Parameters
+    ----------
+    layout : Layout
+    like : TracedArray
+        Numbers of the precision of the chains.
+    chain_numbers : TracedArray
+        The chains' numbers, as in `fill_normals`.
+    address : TileAddress
     """
     high = address.step << 6 | address.stream_slot << 46
-    first_block = address.tile * ROW  # the blocks of a tile differ in the lowest word only
+    first_block = address.tile * ROW
     chain = chain_numbers.load_number(0)
-    shared = (
-        address.seed & _LOWER_WORD, address.seed >> 32, first_block, high | chain >> 26, high >> 32,
-    )  # fmt: skip
-    if not isinstance(layout, LaneGroup):
-        return *shared, chain << 6 | first_block >> 32
-    chains = [chain_numbers.load(8 * half) for half in range(like.lanes // 8)]  # alike from bit 26 on
-    return *shared, *(chain << 6 | first_block >> 32 for chain in chains)
+    k0, k1 = address.seed & _LOWER_WORD, address.seed >> 32
+    x2, x3 = high | chain >> 26, high >> 32
+    chains = [chain]
+    if isinstance(layout, LaneGroup):  # alike from bit 26 on
+        chains = [chain_numbers.load(8 * half) for half in range(like.lanes // 8)]
+    return k0, k1, first_block, x2, x3, *(chain << 6 | first_block >> 32 for chain in chains)
 
 
 def _philox_words(
@@ -117,58 +125,86 @@ def _philox_words(
 ) -> list[Traced]:
     """Return the four words of a block of each chain, or of consecutive blocks of a chain alone.
 
-    Each is a vector of uint32 with as many lanes as `like`'s. Where these are 16, lanes alternate between two
-    vectors of 64-bit lanes, and the last round is done after the two have been interleaved.
+    Each is a vector of uint32 with as many lanes as a vector of chains. Where these are 16, lanes alternate
+    between two vectors of 64-bit lanes, and the last round is done after the two have been interleaved.
+
+    Parameters
+    ----------
+    layout : Layout
+    like : TracedArray
+        Numbers of the precision of the chains.
+    counter : tuple
+        The fields of `_tile_counter`.
+    block : Traced
+        The block in the tile, or the first of them.
     """
-    k0, k1, first_block, x2, x3, *x1 = counter
+    k0, k1, first_block, x2, x3, *chains = counter
     x0 = first_block | block
-    stride = like.lanes // 8
+    stride = like.lanes // 8  # vectors of 64-bit lanes
     if isinstance(layout, LaneGroup):
-        counters: list[tuple[Traced, ...]] = [(x0, chain, x2, x3) for chain in x1]
+        counters: list[tuple[Traced, ...]] = [(x0, chain, x2, x3) for chain in chains]
     else:
         wide = x0.splat(8)
         blocks = [wide + wide.constant(range(half, like.lanes, stride)) for half in range(stride)]
-        counters = [(x0, *x1, x2, x3) for x0 in blocks]
+        counters = [(x0, *chains, x2, x3) for x0 in blocks]
+
     states = [_all_but_last_round(words, k0, k1) for words in counters]
     k0, k1 = (key.convert(types.uint32) for key in states[0][1:])
     halves = [[word.bitcast(types.uint32) for word in state[0]] for state in states]
+    lanes = range(like.lanes)
+    lower_halves = [2 * (lane // stride) + 16 * (lane % stride) for lane in lanes]
+    upper_halves = [index + 1 for index in lower_halves]
 
-    def interleave(word: int, upper: int) -> Traced:
-        indices = [2 * (i // stride) + upper + 16 * (i % stride) for i in range(like.lanes)]
-        return halves[0][word].shuffle(indices, halves[-1][word])
-
-    left, right = (interleave(word, 1) for word in (0, 1))
-    lower = [interleave(word, 0) for word in range(4)]
+    left, right = (halves[0][word].shuffle(upper_halves, halves[-1][word]) for word in (0, 1))
+    lower = [halves[0][word].shuffle(lower_halves, halves[-1][word]) for word in range(4)]
     return [right ^ (lower[2] ^ k0), lower[1], left ^ (lower[3] ^ k1), lower[0]]
 
 
+def _radius_float32(x: Traced) -> Traced:
+    """Return sqrt(-2 log u) with u = (x + 1/2) 2^-32 for words x.
+
+    u = 2^e (1 + s) with 1 + s from √½ to √2. Above √½, s = -(1 - u) is computed from the complement of x,
+    which keeps its digits.
+    """
+    near_one = x > 0xB504F333
+    w = fma(select(near_one, x ^ _LOWER_WORD, x).convert(types.float32), 2.0**-32, 2.0**-33)  # u or 1 - u
+    bits = w.bitcast(types.int32)
+    e = (bits - 0x3F3504F3) >> 23  # 0x3F3504F3 are the bits of √½, and 23 are those of the mantissa
+    s = select(near_one, -w, (bits - (e << 23)).bitcast(types.float32) - 1.0)
+    exponent = select(near_one, e.constant(0), e).convert(types.float32)
+    return sqrt(fma(polynomial(s, _LOG), s, exponent * (-2.0 * math.log(2.0))))
+
+
 def _box_muller(x: Traced, y: Traced, dtype: types.Float) -> tuple[Traced, Traced]:
-    """Return two normal numbers from two words: x gives the radius, y the angle."""
+    """Return two vectors of normal numbers from two vectors of words, by Box and Muller.
+
+    The words x give the radius sqrt(-2 log u), and the words y give the angle 2πf.
+    """
     if dtype == types.float32:
-        # sqrt(-2 log u), u = (x + 1/2) 2^-32; above √½ from 1 - u, which keeps its digits
-        near_one = x > 0xB504F333
-        w = fma(select(near_one, x ^ _LOWER_WORD, x).convert(dtype), 2.0**-32, 2.0**-33)
-        bits = w.bitcast(types.int32)
-        e = (bits - 0x3F3504F3) >> 23  # u = 2^e m with m from √½ to √2
-        s = select(near_one, -w, (bits - (e << 23)).bitcast(dtype) - 1.0)
-        exponent = select(near_one, e.constant(0), e).convert(dtype)
-        radius = sqrt(fma(polynomial(s, _LOG), s, exponent * (-2.0 * math.log(2.0))))
+        radius = _radius_float32(x)
     else:
         radius = sqrt(log(fma(x.convert(dtype), 2.0**-32, 2.0**-33)) * -2.0)
-    # the angle f in turns from the nearest half turn, up to a sign
-    f = fma((y << 1).bitcast(types.int32).convert(dtype), 2.0**-33, 2.0**-33)
+
+    f = fma((y << 1).bitcast(types.int32).convert(dtype), 2.0**-33, 2.0**-33)  # from the nearest half turn
     square = f * f
     sin, cos = f * polynomial(square, _SIN[dtype]), polynomial(square, _COS[dtype])
-    radius = select((y + 0x40000000).bitcast(types.int32) < 0, -radius, radius)
+    is_beyond_half = (y + 0x40000000).bitcast(types.int32) < 0  # nearest to half a turn: the sign changes
+    radius = select(is_beyond_half, -radius, radius)
     return radius * cos, radius * sin
 
 
 def _make_store_words(pairs: Sequence[int]) -> Any:
-    """Return a compiled function that stores the words of a vector of blocks, for these pairs of rows."""
+    """Return a compiled function that stores the words of a vector of blocks, for these pairs of rows.
+
+    Of the four rows of a tile, pair 0 is the first two, and pair 1 the last two.
+    """
 
     @traced
     def store_words(layout, z, counter, block, index):
-        """Store words from z[index] on, where their normal numbers will be, in the bits of z's numbers."""
+        """Store words from z[index] on, where their normal numbers will be, in the bits of z's numbers.
+
+        The arguments are as in `_philox_words`, with z for `like`.
+        """
         row_size = ROW * (z.lanes if isinstance(layout, LaneGroup) else 1)
         words = _philox_words(layout, z, counter, block)
         for row in (2 * pair + i for pair in pairs for i in range(2)):
@@ -186,20 +222,23 @@ def _make_words_to_normals(rows: Sequence[int]) -> Any:
 
     @traced
     def words_to_normals(layout, z, index):
-        """Replace two vectors of words in each row of a pair, the first of which begins at z[index]."""
+        """Replace words by normal numbers, in place, in two vectors of each row of a pair.
+
+        `z` is (element, lane) or (element), and the words of row 0 begin at z[index].
+        """
         row_size = ROW * (z.lanes if isinstance(layout, LaneGroup) else 1)
-        x, y = (
-            concatenate([z.load(index + row_size * row + z.lanes * n) for n in range(2)]) for row in range(2)
-        )
+        starts = [index, index + row_size]
+        pairs = [concatenate([z.load(start + z.lanes * n) for n in range(2)]) for start in starts]
         if z.itemsize == 4:
-            x, y = x.bitcast(types.uint32), y.bitcast(types.uint32)
+            x, y = (words.bitcast(types.uint32) for words in pairs)
         else:
-            x, y = (words.bitcast(types.uint64).convert(types.uint32) for words in (x, y))
+            x, y = (words.bitcast(types.uint64).convert(types.uint32) for words in pairs)
+
         normals = _box_muller(x, y, z.dtype)
         for row in rows:
             for n in range(2):
                 vector = normals[row].shuffle(range(z.lanes * n, z.lanes * (n + 1)))
-                z.store(index + row_size * row + z.lanes * n, vector)
+                z.store(starts[row] + z.lanes * n, vector)
 
     return words_to_normals
 
@@ -211,49 +250,79 @@ _both_rows_to_normals = _make_words_to_normals((0, 1))
 
 
 @compiled
-def _overlaps_pair(low, high, start, stop):
-    """Return whether elements low to high - 1 lie among start to stop - 1 in either row of a pair of rows."""
-    return (low < stop and high > start) or (low < stop + ROW and high > start + ROW)
+def _needed_rows(low, high, start, stop):
+    """Return whether elements low to high - 1 lie among start to stop - 1, in this row and in the next."""
+    return low < stop and high > start, low < stop + ROW and high > start + ROW
+
+
+@compiled
+def _store_words_of_chunk(layout, z, counter, low, high, chunk, chunk_size):
+    """Store the words of blocks chunk to chunk + chunk_size - 1 in z, for pairs of rows with elements needed.
+
+    The other arguments are as in `fill_normals`, with the tile's counter.
+    """
+    group_size = chains_in(layout, z)
+    stride = lanes_of(z) // group_size  # blocks in a vector
+    for block in range(chunk, chunk + chunk_size, stride):
+        start = block - block % (2 * stride)
+        stop = start + 2 * stride
+        row0, row1 = _needed_rows(low, high, start, stop)
+        row2, row3 = _needed_rows(low, high, start + 2 * ROW, stop + 2 * ROW)
+        first_pair, second_pair = row0 or row1, row2 or row3
+        if first_pair and second_pair:
+            _store_both_pairs(layout, z, counter, u64(block), block * group_size)
+        elif first_pair:
+            _store_first_pair(layout, z, counter, u64(block), block * group_size)
+        elif second_pair:
+            _store_second_pair(layout, z, counter, u64(block), block * group_size)
+
+
+@compiled
+def _convert_words_of_chunk(layout, z, low, high, chunk, chunk_size):
+    """Replace the words of blocks chunk to chunk + chunk_size - 1 in z by normal numbers, where needed.
+
+    The arguments are as in `fill_normals`.
+    """
+    group_size = chains_in(layout, z)
+    step = 2 * lanes_of(z) // group_size  # blocks in two vectors
+    for pair in range(chunk, TILE, 2 * ROW):
+        for start in range(pair, pair + chunk_size, step):
+            first, second = _needed_rows(low, high, start, start + step)
+            if first and second:
+                _both_rows_to_normals(layout, z, start * group_size)
+            elif first:
+                _first_row_to_normals(layout, z, start * group_size)
+            elif second:
+                _second_row_to_normals(layout, z, start * group_size)
 
 
 @compiled(apart=True)
 def fill_normals(layout, z, chain_numbers, seed, stream_slot, step, tile, low, high):
     """Write the normal numbers of elements low to high - 1 of a tile to z, and perhaps those of others.
 
-    For a group, z is (element, lane); for a chain alone it is (element). `chain_numbers` points to the
-    chains' numbers, where a chain alone has the first. A group with 16 lanes has those in even lanes before
-    those in odd lanes.
-
     The words of some blocks come first, and then their numbers: with one block at a time, the processor would
     run out of registers while it waits for the rounds.
+
+    Parameters
+    ----------
+    layout : Layout
+    z : pointer to (element, lane) for a group, or (element) for a chain alone
+        Room for a whole tile.
+    chain_numbers : pointer to uint64
+        The chains' numbers; a chain alone has the first. A group with 16 lanes has those in even lanes before
+        those in odd lanes.
+    seed, stream_slot, step, tile : int
+        The address of the tile, with stream_slot = stream << 14 | slot.
+    low, high : int
+        The elements that are needed, from 0 to TILE.
     """
-    group_size = chains_in(layout, z)
     address = TileAddress(seed, u64(stream_slot), u64(step), u64(tile))
     counter = _tile_counter(layout, z, chain_numbers, address)
-    stride = lanes_of(z) // group_size  # blocks in a vector
-    chunk_size = min(8 * stride, ROW)
+    blocks_in_vector = lanes_of(z) // chains_in(layout, z)
+    chunk_size = min(8 * blocks_in_vector, ROW)
     for chunk in range(0, ROW, chunk_size):
-        for block in range(chunk, chunk + chunk_size, stride):
-            start = block - block % (2 * stride)
-            first = _overlaps_pair(low, high, start, start + 2 * stride)
-            second = _overlaps_pair(low, high, start + 2 * ROW, start + 2 * ROW + 2 * stride)
-            if first and second:
-                _store_both_pairs(layout, z, counter, u64(block), block * group_size)
-            elif first:
-                _store_first_pair(layout, z, counter, u64(block), block * group_size)
-            elif second:
-                _store_second_pair(layout, z, counter, u64(block), block * group_size)
-        for pair in range(chunk, TILE, 2 * ROW):
-            for start in range(pair, pair + chunk_size, 2 * stride):
-                stop = start + 2 * stride
-                first = low < stop and high > start
-                second = low < stop + ROW and high > start + ROW
-                if first and second:
-                    _both_rows_to_normals(layout, z, start * group_size)
-                elif first:
-                    _first_row_to_normals(layout, z, start * group_size)
-                elif second:
-                    _second_row_to_normals(layout, z, start * group_size)
+        _store_words_of_chunk(layout, z, counter, low, high, chunk, chunk_size)
+        _convert_words_of_chunk(layout, z, low, high, chunk, chunk_size)
 
 
 @traced
@@ -273,8 +342,16 @@ def _store_first_words(layout, like, words, index, counter, block):
 def fill_words(layout, like, words, chain_numbers, seed, stream_slot, step, tile, count):
     """Write the random uint32 words of the first `count` elements of a tile to `words`, and perhaps more.
 
-    `words` is (element, lane) for a group and (element) for a chain alone; the layout is that of numbers like
-    those that `like` points to. `chain_numbers` is as in `fill_normals`.
+    Parameters
+    ----------
+    layout : Layout
+    like : pointer to numbers of the precision of the chains
+    words : pointer to uint32 (element, lane) for a group, or (element) for a chain alone
+        Room for a whole tile.
+    chain_numbers, seed, stream_slot, step, tile
+        As in `fill_normals`.
+    count : int
+        How many elements are needed.
     """
     group_size = chains_in(layout, like)
     address = TileAddress(seed, u64(stream_slot), u64(step), u64(tile))

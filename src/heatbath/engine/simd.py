@@ -62,12 +62,16 @@ class Vector(types.Type):
     """The type of a vector in compiled code."""
 
     def __init__(self, dtype: Any, lanes: int) -> None:
+        """Store Numba's type of the numbers, and how many there are."""
         self.dtype, self.lanes = dtype, lanes
         super().__init__(f"vector({dtype}, {lanes})")
 
 
 class _VectorModel(models.PrimitiveModel):
+    """Numba's description of how a vector lies in memory: as LLVM's vector type."""
+
     def __init__(self, manager: Any, kind: Vector) -> None:
+        """Look up LLVM's type for the vector."""
         native = ir.VectorType(manager.lookup(kind.dtype).get_value_type(), kind.lanes)
         super().__init__(manager, kind, native)
 
@@ -82,6 +86,7 @@ class Traced:
     """
 
     def __init__(self, builder: Any, value: Any, kind: Any) -> None:
+        """Wrap an LLVM value of a Numba type; instructions go to the builder."""
         self.builder, self.value, self.kind = builder, value, kind
 
     @property
@@ -138,6 +143,10 @@ class Traced:
     def _binary(
         self, operand: Traced | float, float_instruction: str | None, integer_instruction: str | None
     ) -> Traced:
+        """Return the result of one of the builder's instructions, by the type of the numbers.
+
+        An instruction that is None doesn't exist for such numbers, which is a TypeError.
+        """
         left, right = self.broadcast_with(operand)
         name = float_instruction if isinstance(left.dtype, types.Float) else integer_instruction
         if name is None:
@@ -145,33 +154,43 @@ class Traced:
         return left.with_value(getattr(self.builder, name)(left.value, right.value))
 
     def __add__(self, operand: Traced | float) -> Traced:
+        """Return the sum."""
         return self._binary(operand, "fadd", "add")
 
     def __sub__(self, operand: Traced | float) -> Traced:
+        """Return the difference."""
         return self._binary(operand, "fsub", "sub")
 
     def __mul__(self, operand: Traced | float) -> Traced:
+        """Return the product."""
         return self._binary(operand, "fmul", "mul")
 
     def __truediv__(self, operand: Traced | float) -> Traced:
+        """Return the ratio."""
         return self._binary(operand, "fdiv", None)
 
     def __and__(self, operand: Traced | float) -> Traced:
+        """Return the bits that both have."""
         return self._binary(operand, None, "and_")
 
     def __or__(self, operand: Traced | float) -> Traced:
+        """Return the bits that one of the two has."""
         return self._binary(operand, None, "or_")
 
     def __xor__(self, operand: Traced | float) -> Traced:
+        """Return the bits in which the two differ."""
         return self._binary(operand, None, "xor")
 
     def __lshift__(self, operand: Traced | float) -> Traced:
+        """Return the bits moved to the left."""
         return self._binary(operand, None, "shl")
 
     def __rshift__(self, operand: Traced | float) -> Traced:
+        """Return the bits moved to the right, with copies of the sign of a signed number."""
         return self._binary(operand, None, "ashr" if self.dtype.signed else "lshr")
 
     def __neg__(self) -> Traced:
+        """Return the number with the other sign."""
         return self.with_value(self.builder.fneg(self.value))
 
     def compare(self, sign: str, operand: Traced | float) -> Traced:
@@ -185,15 +204,19 @@ class Traced:
         return left.with_value(value, types.boolean)
 
     def __lt__(self, operand: Traced | float) -> Traced:
+        """Return a mask as `compare` does."""
         return self.compare("<", operand)
 
     def __le__(self, operand: Traced | float) -> Traced:
+        """Return a mask as `compare` does."""
         return self.compare("<=", operand)
 
     def __gt__(self, operand: Traced | float) -> Traced:
+        """Return a mask as `compare` does."""
         return self.compare(">", operand)
 
     def __ge__(self, operand: Traced | float) -> Traced:
+        """Return a mask as `compare` does."""
         return self.compare(">=", operand)
 
     def greater_or_nan(self, operand: Traced | float) -> Traced:
@@ -207,7 +230,10 @@ class Traced:
         return left.with_value(self.builder.icmp_unsigned("==", left.value, right.value), types.boolean)
 
     def intrinsic(self, name: str, *operands: Traced | float) -> Traced:
-        """Call an intrinsic function of LLVM on this value and operands, such as `fma`."""
+        """Call an intrinsic function of LLVM, such as "fma", on this value and operands; return the result.
+
+        Numbers are put in every lane if one of the operands is a vector.
+        """
         values = [self, *(self.broadcast_with(operand)[1] for operand in operands)]
         lanes = max(value.lanes for value in values)
         values = [value.splat(lanes) for value in values]
@@ -245,17 +271,9 @@ class Traced:
 
         Integers are rounded towards zero, and shorter integers lose their upper bits.
         """
-        source = self.dtype
+        instruction = _conversion(self.dtype, dtype)
         native = _native_type(dtype, self.lanes)
-        if isinstance(source, types.Float) and isinstance(dtype, types.Float):
-            name = "fptrunc" if dtype.bitwidth < source.bitwidth else "fpext"
-        elif isinstance(source, types.Float):
-            name = "fptosi" if dtype.signed else "fptoui"
-        elif isinstance(dtype, types.Float):
-            name = "sitofp" if source.signed else "uitofp"
-        else:
-            name = "trunc" if dtype.bitwidth < source.bitwidth else "sext" if source.signed else "zext"
-        return self.with_value(getattr(self.builder, name)(self.value, native), dtype)
+        return self.with_value(getattr(self.builder, instruction)(self.value, native), dtype)
 
     def to_float64(self) -> Traced:
         """Return the same numbers as float64."""
@@ -266,6 +284,20 @@ class Traced:
         lanes = self.lanes * self.dtype.bitwidth // dtype.bitwidth
         value = self.builder.bitcast(self.value, _native_type(dtype, lanes))
         return Traced(self.builder, value, Vector(dtype, lanes) if lanes else dtype)
+
+
+def _conversion(source: Any, target: Any) -> str:
+    """Return LLVM's instruction that converts numbers of one of Numba's types to another."""
+    is_shorter = target.bitwidth < source.bitwidth
+    if isinstance(source, types.Float) and isinstance(target, types.Float):
+        return "fptrunc" if is_shorter else "fpext"
+    if isinstance(source, types.Float):
+        return "fptosi" if target.signed else "fptoui"
+    if isinstance(target, types.Float):
+        return "sitofp" if source.signed else "uitofp"
+    if is_shorter:
+        return "trunc"
+    return "sext" if source.signed else "zext"
 
 
 def _native_type(dtype: Any, lanes: int) -> Any:
@@ -388,18 +420,23 @@ _FORMATS = {
 
 
 def exp(x: Traced) -> Traced:
-    """Compute exp(x): x = n log 2 + r, a polynomial of r, and 2ⁿ as two factors, since it may overflow."""
+    """Compute exp(x) = exp(r) 2ⁿ with x = n log 2 + r and |r| <= log(2)/2.
+
+    exp(r) is a polynomial. 2ⁿ is two factors, since it may overflow where the result doesn't.
+    """
     form = _FORMATS[x.dtype]
     limit = form.exponent_bias  # |x| beyond it gives 0 or infinity all the same; NaN stays
     x = select(x > limit, x.constant(limit), x)
     x = select(x < -limit, x.constant(-limit), x)
     n = (x * (1 / math.log(2))).intrinsic("rint")
     r = fma(n, -form.log2_low, fma(n, -form.log2_high, x))
+
     value = polynomial(r, form.exp)
     exponent = select(n >= -2.0 * limit, n, 0.0).convert(form.integer)  # NaN has no integer
     half = exponent >> 1
-    for part in (half, exponent - half):
-        value = value * ((part + form.exponent_bias) << form.mantissa_bits).bitcast(x.dtype)
+    for exponent_part in (half, exponent - half):
+        power_bits = (exponent_part + form.exponent_bias) << form.mantissa_bits
+        value = value * power_bits.bitcast(x.dtype)
     return value
 
 
@@ -413,7 +450,7 @@ def _log_parts(x: Traced) -> tuple[Traced, Traced]:
 
 
 def _log(e: Traced, s: Traced, correction: Traced | None = None) -> Traced:
-    """Compute log(2ᵉ (1 + s)), plus a small correction.
+    """Compute log(2ᵉ (1 + s)), plus a small correction, for e and m = 1 + s from `_log_parts`.
 
     It is e log 2 + s - s²/2 + s³ q(s) in float32, and e log 2 + 2t + t³ q(t²) with t = s/(2 + s) in float64,
     with the polynomial q of the format.
@@ -465,7 +502,10 @@ def tanh(x: Traced) -> Traced:
 
 @contextmanager
 def loop(stop: Traced, start: Traced | int = 0, step: Traced | int = 1) -> Iterator[Traced]:
-    """Generate a loop: the block runs for the indices start, start + step, ... below `stop`."""
+    """Generate a loop: the `with` block runs for the indices start, start + step, ... below `stop`.
+
+    The block is traced once, with the index as a `Traced` value.
+    """
     builder, integer = stop.builder, stop.value.type
     first, stride = (x.value if isinstance(x, Traced) else integer(x) for x in (start, step))
     with cgutils.for_range_slice(builder, first, stop.value, stride, integer) as (index, _):
@@ -476,6 +516,7 @@ class LoopVariables:
     """Variables that the block of a `loop` changes: read them with `get`, write them with `set`."""
 
     def __init__(self, values: Sequence[Traced]) -> None:
+        """Reserve a place on the stack for each variable, with its first value."""
         self.kinds = [value.kind for value in values]
         self.builder = values[0].builder
         self.slots = [cgutils.alloca_once(self.builder, value.value.type) for value in values]
@@ -493,15 +534,19 @@ class LoopVariables:
 
 
 def traced(function: Callable[..., Any]) -> Any:
-    """Make a function of `Traced` values callable in compiled code; it may return one, a tuple or None."""
+    """Make a function of `Traced` values callable in compiled code; it may return one, a tuple or None.
+
+    The function runs while a caller is compiled, and its instructions are left in the caller.
+    """
 
     def typed(typing_context: Any, *kinds: Any) -> Any:
+        """Return the signature for arguments of these types, and the function that generates the code."""
         kinds = tuple(types.unliteral(kind) for kind in kinds)
         result_type = _result_type(function, kinds)
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pairs = zip(arguments, signature.args, strict=True)
-            result = function(*[_trace_argument(context, builder, value, kind) for value, kind in pairs])
+            """Run the function on the traced arguments; return its result as LLVM's value."""
+            result = function(*_trace_arguments(context, builder, arguments, signature.args))
             if result is None:
                 return context.get_dummy_value()
             if isinstance(result, tuple):
@@ -526,15 +571,17 @@ class TracedArray:
     """A flat array, or a pointer to numbers, while code is generated."""
 
     def __init__(self, builder: Any, data: Any, dtype: Any) -> None:
+        """Wrap LLVM's pointer to numbers of one of Numba's types; instructions go to the builder."""
         self.builder, self.data, self.dtype = builder, data, dtype
-        self.itemsize = dtype.bitwidth // 8
+        self.itemsize = dtype.bitwidth // 8  # in bytes
 
     def _element(self, index: Traced | int) -> Any:
-        return self.builder.gep(
-            self.data, [index.value if isinstance(index, Traced) else ir.IntType(64)(index)]
-        )
+        """Return LLVM's pointer to an element."""
+        position = index.value if isinstance(index, Traced) else ir.IntType(64)(index)
+        return self.builder.gep(self.data, [position])
 
     def _vector_pointer(self, index: Traced | int, native: Any) -> Any:
+        """Return LLVM's pointer to a vector of a native type that begins at an element."""
         return self.builder.bitcast(self._element(index), ir.PointerType(native))
 
     @property
@@ -573,6 +620,7 @@ class TracedArray:
         self.builder.call(function, [vector.value, pointer, _INT32(self.itemsize), mask.value])
 
     def _masked_intrinsic(self, name: str, result: Any, operand_types: list[Any], vector: Traced) -> Any:
+        """Return LLVM's function for a masked "load" or "store" of such a vector, with its native types."""
         suffix = f"v{vector.lanes}{_TYPE_SUFFIXES[vector.dtype]}.p0"
         kind = ir.FunctionType(result, operand_types)
         return cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.masked.{name}.{suffix}")
@@ -598,42 +646,59 @@ def _trace_argument(context: Any, builder: Any, value: Any, kind: Any) -> Any:
     if isinstance(kind, types.Array):
         return TracedArray(builder, make_array(kind)(context, builder, value).data, kind.dtype)
     if isinstance(kind, (_TUPLE, _NAMED_TUPLE)):
-        pairs = zip(cgutils.unpack_tuple(builder, value, len(kind)), kind, strict=True)
-        elements = [_trace_argument(context, builder, element, kind) for element, kind in pairs]
+        elements = _trace_arguments(context, builder, cgutils.unpack_tuple(builder, value, len(kind)), kind)
         return kind.instance_class(*elements) if isinstance(kind, _NAMED_TUPLE) else tuple(elements)
     return Traced(builder, value, kind)
 
 
+def _trace_arguments(context: Any, builder: Any, values: Sequence[Any], kinds: Sequence[Any]) -> list[Any]:
+    """Wrap LLVM values of these Numba types as `_trace_argument` does."""
+    pairs = zip(values, kinds, strict=True)
+    return [_trace_argument(context, builder, value, kind) for value, kind in pairs]
+
+
 def _result_type(function: Callable[..., Any], kinds: Sequence[Any]) -> Any:
-    """Return the type of a function's result: it is traced once, in a module that is thrown away."""
+    """Return Numba's type of the result of a function of `Traced` values, for arguments of these types.
+
+    The function is traced once, in a module that is thrown away.
+    """
     from numba.core.registry import cpu_target
 
     context = cpu_target.target_context
     native = [context.get_value_type(kind) for kind in kinds]
     scratch = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), native), "scratch")
     builder = ir.IRBuilder(scratch.append_basic_block())
-    pairs = zip(scratch.args, kinds, strict=True)
-    result = function(*[_trace_argument(context, builder, value, kind) for value, kind in pairs])
+    result = function(*_trace_arguments(context, builder, scratch.args, kinds))
     if result is None:
         return types.none
-    return types.Tuple([element.kind for element in result]) if isinstance(result, tuple) else result.kind
+    if isinstance(result, tuple):
+        return types.Tuple([element.kind for element in result])
+    return result.kind
 
 
 def _register_operator(sign: Any) -> None:
-    """Make an operator work in compiled code on two vectors, or on a vector and a number of its type."""
+    """Make an operator work in compiled code on two vectors, or on a vector and a number of its type.
+
+    `sign` is a function of the module `operator`, which is called with two `Traced` values.
+    """
 
     class Template(AbstractTemplate):
+        """Numba's typing of the operator."""
+
         def generic(self, args: Any, kws: Any) -> Any:
-            if len(args) == 2 and any(isinstance(kind, Vector) for kind in args):
-                left, right = map(types.unliteral, args)
-                dtypes = [kind.dtype if isinstance(kind, Vector) else kind for kind in (left, right)]
-                if dtypes[0] == dtypes[1]:
-                    return signature(_result_type(sign, (left, right)), left, right)
-            return None
+            """Return the signature for operands of these types, or None if there is a conflict."""
+            if len(args) != 2 or not any(isinstance(kind, Vector) for kind in args):
+                return None
+            left, right = map(types.unliteral, args)
+            dtypes = [kind.dtype if isinstance(kind, Vector) else kind for kind in (left, right)]
+            if dtypes[0] != dtypes[1]:
+                return None
+            return signature(_result_type(sign, (left, right)), left, right)
 
     infer_global(sign)(Template)
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        """Generate the code for two operands; return LLVM's value of the result."""
         left, right = (Traced(builder, value, kind) for value, kind in zip(args, sig.args, strict=True))
         return sign(left, right).value
 
@@ -703,19 +768,23 @@ def with_pointers(typing_context: Any, fields: Any) -> Any:
     The caller must keep the arrays, as with `pointer_to`.
     """
 
-    def replace(context: Any, builder: Any, value: Any, kind: Any) -> Any:
-        if isinstance(kind, types.Array):
-            return make_array(kind)(context, builder, value).data
-        if not isinstance(kind, _NAMED_TUPLE):
-            return value
-        pairs = zip(cgutils.unpack_tuple(builder, value, len(kind)), kind, strict=True)
-        values = [replace(context, builder, value, kind) for value, kind in pairs]
-        return context.make_tuple(builder, _pointer_type(kind), values)
-
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return replace(context, builder, arguments[0], signature.args[0])
+        return _replace_arrays(context, builder, arguments[0], signature.args[0])
 
     return _pointer_type(fields)(fields), codegen
+
+
+def _replace_arrays(context: Any, builder: Any, value: Any, kind: Any) -> Any:
+    """Return LLVM's value of a Numba type with the array, or all arrays of a named tuple, as pointers."""
+    if isinstance(kind, types.Array):
+        return make_array(kind)(context, builder, value).data
+    if not isinstance(kind, _NAMED_TUPLE):
+        return value
+    elements = zip(cgutils.unpack_tuple(builder, value, len(kind)), kind, strict=True)
+    replaced = [
+        _replace_arrays(context, builder, element, element_kind) for element, element_kind in elements
+    ]
+    return context.make_tuple(builder, _pointer_type(kind), replaced)
 
 
 @intrinsic

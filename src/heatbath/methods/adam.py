@@ -30,23 +30,24 @@ def adam(
 
 
 def _act(moment: Moment) -> None:
-    """Make a step of Adam."""
-    decay = moment.h * moment["weight_decay"] * moment.unit**2 * moment.theta  # outside the moments
+    """Make a step of Adam, with the running means in p and in the second moments."""
+    # the prior stays outside the running means (AdamW)
+    decay = moment.h * moment["weight_decay"] * moment.unit**2 * moment.theta
     moment.theta, moment.p, moment.second = adam(
-        moment.theta - decay,
-        moment.p,
-        moment.second,
-        moment.G,
-        moment.step + 1,
-        moment.h,
-        moment["beta1"],
-        moment["beta2"],
-        moment["eps"],
+        theta=moment.theta - decay,
+        m=moment.p,
+        s=moment.second,
+        G=moment.G,
+        count=moment.step + 1,
+        h=moment.h,
+        beta1=moment["beta1"],
+        beta2=moment["beta2"],
+        eps=moment["eps"],
     )
 
 
 def _columns(values: Values) -> Columns:
-    """Return the columns of operation ADAM."""
+    """Return the columns of operation ADAM: h, β₁, β₂, eps, the factor of the prior, and β₂ once more."""
     return [
         values.t,
         values["beta1"],

@@ -70,7 +70,7 @@ def _act_d(moment: Moment) -> None:
 def _act_e(moment: Moment) -> None:
     """Thermostat: raise ξ while p is too hot, and lower it while p is too cold."""
     if moment["frequency"] > 0:
-        target = np.asarray(moment.sizes * moment.tau, np.float64)
+        target = np.asarray(moment.sizes * moment.tau, np.float64)  # Nτ
         epsilon = moment["frequency"] ** 2 / (2 * target)  # ω²/(2Nτ)
         moment.xi = E(moment.xi, moment.squares, target, moment.t, epsilon)
         return
@@ -118,18 +118,18 @@ def _columns_d(values: Values) -> Columns:
 
 
 def _columns_e(values: Values) -> Columns:
-    """Return the columns of THERMOSTAT: the factor on p·p - Nτ, τ, and 1 if both are divided by N."""
+    """Return the columns of THERMOSTAT: the factor on p·p - Nτ, τ, and 1 if both are divided by N.
+
+    At steps with a frequency ω the factor is t ω²/(2τ) on p·p/N - τ, which is t ω²/(2Nτ) on p·p - Nτ.
+    """
     epsilon, frequency = values["epsilon"], values["frequency"]
-    mean = 1.0 if values.method.kinetic == "mean" else 0.0
+    is_mean = 1.0 if values.method.kinetic == "mean" else 0.0
     if not _is_nonzero(frequency):
-        return [values.t * epsilon, values.tau, mean]
-    coupling = frequency**2 / (2 * values["tau"])  # times p·p/N - τ, the same as ω²/(2Nτ) times p·p - Nτ
+        return [values.t * epsilon, values.tau, is_mean]
+
     has_frequency = np.asarray(frequency) > 0
-    return [
-        values.t * np.where(has_frequency, coupling, epsilon),
-        values.tau,
-        np.where(has_frequency, 1.0, mean),
-    ]
+    coupling = np.where(has_frequency, frequency**2 / (2 * values["tau"]), epsilon)
+    return [values.t * coupling, values.tau, np.where(has_frequency, 1.0, is_mean)]
 
 
 def _columns_f(values: Values) -> Columns:
@@ -225,7 +225,17 @@ class AdaptiveLangevin(Method):
     }
 
     def check(self) -> None:
-        """Raise an error for a word with missing or clashing letters, or values that don't go together."""
+        """Raise an error for a word with missing or clashing letters, or values that don't go together.
+
+        Friction and driving noise are either F, or C and D.
+
+        Raises
+        ------
+        WordError
+            If a letter is missing, or F is mixed with C or D.
+        ValueError
+            If `frequency` or `damping` doesn't go with the temperature or the friction.
+        """
         word = self.word
         require(word, "AdaptiveLangevin", "ABE")
         present = [letter for letter in "CD" if letter in word]
@@ -243,15 +253,20 @@ class AdaptiveLangevin(Method):
         self._check_frequency_and_damping()
 
     def _check_frequency_and_damping(self) -> None:
-        """Raise ValueError if a frequency or damping doesn't go with the temperature or the friction."""
-        tempered = any(isinstance(tau, SimulatedTempering) for tau in singles(self.tau))
+        """Raise ValueError if a frequency or damping doesn't go with the temperature or the friction.
+
+        A frequency sets ε = ω²/(2Nτ), so it needs one temperature above 0; a damping sets σ = √(2γτ).
+        """
+        has_frequency, has_damping = self.frequency != 0, self.damping != 0
+        is_tempered = any(isinstance(tau, SimulatedTempering) for tau in singles(self.tau))
         problems = []
-        for name, replaced in (("frequency", "epsilon"), ("damping", "sigma")):
-            if getattr(self, name) != 0 and tempered:
-                problems.append(f"{name} does not go with simulated tempering: give {replaced} instead")
-        if self.frequency != 0 and self.friction == "sde":
+        if has_frequency and is_tempered:
+            problems.append("frequency does not go with simulated tempering: give epsilon instead")
+        if has_damping and is_tempered:
+            problems.append("damping does not go with simulated tempering: give sigma instead")
+        if has_frequency and self.friction == "sde":
             problems.append("frequency is for friction='map': with friction='sde' give epsilon")
-        if self.frequency != 0 and not tempered and bounds(self.tau)[0] == 0:
+        if has_frequency and not is_tempered and bounds(self.tau)[0] == 0:
             problems.append(f"frequency needs tau > 0 at every step, got tau={self.tau!r}")
         if problems:
             raise ValueError(f"AdaptiveLangevin: {'; '.join(problems)}")
@@ -277,6 +292,11 @@ class AdaptiveLangevin(Method):
         """Return the method at another temperature, with the same friction and law of ξ.
 
         σ²/τ and ετ (with friction "sde" ε²τ) stay as they are, and so do a damping and a frequency.
+
+        Raises
+        ------
+        ValueError
+            If the present temperature isn't a number above 0.
         """
         if not isinstance(self.tau, float) or self.tau == 0:
             raise ValueError(
@@ -285,15 +305,15 @@ class AdaptiveLangevin(Method):
             )
         ratio = tau / self.tau
         root = math.sqrt(ratio)
-        sde = self.friction == "sde"
-        coupling = 1 / (root if sde else ratio) if self.frequency == 0 else 1.0
-        return replace(
-            self,
-            tau=tau,
-            sigma=scaled(self.sigma, root if self.damping == 0 else 1.0),
-            epsilon=scaled(self.epsilon, coupling),
-            xi=scaled(self.xi, root if sde else 1.0),
-        )
+        is_sde = self.friction == "sde"
+        changes: dict[str, Any] = {"tau": tau}
+        if self.damping == 0:  # otherwise σ has no effect
+            changes["sigma"] = scaled(self.sigma, root)
+        if self.frequency == 0:  # otherwise ε has no effect
+            changes["epsilon"] = scaled(self.epsilon, 1 / root if is_sde else 1 / ratio)
+        if is_sde:
+            changes["xi"] = scaled(self.xi, root)
+        return replace(self, **changes)
 
     @property
     def linear(self) -> bool:

@@ -148,25 +148,43 @@ class Method:
             cls.title = cls.__name__
 
     def __post_init__(self) -> None:
-        """Check all fields, and convert the numbers among them to float."""
+        """Check all fields and the word, and convert the numbers among the fields to float.
+
+        A frozen dataclass calls it after its `__init__`. Each check raises a TypeError or ValueError that
+        names the class and the field.
+        """
         for f in fields(self):
-            value = getattr(self, f.name)
-            is_open_temperature = value is None and f.default is None
-            if "accepted" in f.metadata and not is_open_temperature:
-                label, tempered = f"{type(self).__name__}: {f.name}", f.metadata.get("tempered", False)
-                store(self, **{f.name: coefficient(label, value, f.metadata["accepted"], tempering=tempered)})
+            self._check_coefficient(f)
         for f in fields(self):
-            label, value = f"{type(self).__name__}: {f.name}", getattr(self, f.name)
-            if "choices" in f.metadata:
-                choice(label, value, f.metadata["choices"])
-            elif f.metadata.get("varies") is False and any(isinstance(v, Schedule) for v in singles(value)):
-                raise TypeError(f"{label} is the initial ξ, so it cannot be a schedule: got {value!r}")
-        if not isinstance(self.word, str):
-            parse(self.word, self.letters, type(self).__name__)  # raises an error
+            self._check_option(f)
         kind: Any = type(self)
+        if not isinstance(self.word, str):
+            parse(
+                self.word, self.letters, kind.__name__
+            )  # raises an error; `_substeps` needs a hashable word
         _substeps(kind, self.word)  # raises an error if the word has other letters
         self.check()
         _check_effects(kind, self.word)
+
+    def _check_coefficient(self, definition: Field[Any]) -> None:
+        """Check the value of a field if it is a coefficient, and store it as a float or with floats."""
+        value = getattr(self, definition.name)
+        is_open_temperature = value is None and definition.default is None
+        if "accepted" not in definition.metadata or is_open_temperature:
+            return
+        label = f"{type(self).__name__}: {definition.name}"
+        accepts_tempering = definition.metadata.get("tempered", False)
+        checked = coefficient(label, value, definition.metadata["accepted"], tempering=accepts_tempering)
+        store(self, **{definition.name: checked})
+
+    def _check_option(self, definition: Field[Any]) -> None:
+        """Raise an error if the value of a field isn't one of its choices, or is an initial ξ that varies."""
+        label, value = f"{type(self).__name__}: {definition.name}", getattr(self, definition.name)
+        is_start = definition.metadata.get("varies") is False
+        if "choices" in definition.metadata:
+            choice(label, value, definition.metadata["choices"])
+        elif is_start and any(isinstance(single, Schedule) for single in singles(value)):
+            raise TypeError(f"{label} is the initial ξ, so it cannot be a schedule: got {value!r}")
 
     @property
     def thermostat(self) -> str | None:
@@ -370,22 +388,27 @@ def describe(kind: type[Method]) -> dict[str, Argument]:
 
 
 def _describe_field(field: Field[object]) -> Argument:
-    """Return the description of a method's argument that its dataclass field defines."""
+    """Return the description of a method's argument, from the dataclass field that defines it.
+
+    A field with choices is an option of text or whole numbers, and any other is a coefficient.
+    """
     default = Parameter.empty if field.default is MISSING else field.default
     if field.name == "word":
         return Argument("word", "text", "Splitting scheme, such as BAOAB.", default, "word")
     metadata = field.metadata
     choices = metadata.get("choices", ())
-    is_text = all(isinstance(choice, str) for choice in choices)
+    kind: Literal["coefficient", "text", "whole"] = "coefficient"
+    if choices:
+        kind = "text" if all(isinstance(choice, str) for choice in choices) else "whole"
     return Argument(
-        field.name,
-        ("text" if is_text else "whole") if choices else "coefficient",
-        metadata.get("text", ""),
-        default,
-        metadata.get("symbol") or field.name,
-        bool(metadata.get("varies")),
-        metadata.get("accepted"),
-        choices,
+        name=field.name,
+        kind=kind,
+        text=metadata.get("text", ""),
+        default=default,
+        symbol=metadata.get("symbol") or field.name,
+        varies=bool(metadata.get("varies")),
+        accepted=metadata.get("accepted"),
+        choices=choices,
     )
 
 
@@ -462,22 +485,32 @@ def _name_problems(kind: type[Method]) -> list[str]:
 
 
 def _field_problems(kind: type[Method]) -> list[str]:
-    """Return what is wrong with the fields of a method, as parts of an error message."""
+    """Return what is wrong with the fields of a method (a class), as parts of an error message.
+
+    Fields must be made by `varying`, `starting` or `option`, and have names without another meaning.
+    """
     problems = []
-    if bare := [f.name for f in fields(kind) if f.name != "word" and not f.metadata]:
+    bare = [f.name for f in fields(kind) if f.name != "word" and not f.metadata]
+    if bare:
         problems.append(f"the fields {', '.join(bare)} must be made by varying, starting or option")
-    if taken := [f.name for f in fields(kind) if f.name in TAKEN]:
+
+    taken = [f.name for f in fields(kind) if f.name in TAKEN]
+    if taken:
         problems.append(f"the fields {', '.join(taken)} have names with another meaning: choose others")
+
     starts = [f.name for f in fields(kind) if f.metadata.get("varies") is False]
-    if starts != (["xi"] if _thermostat(kind) else []):
+    expected_starts = ["xi"] if _thermostat(kind) else []
+    if starts != expected_starts:
         problems.append("a field xi made by starting is needed where there is a thermostat, and only there")
-    if tempered := [f.name for f in fields(kind) if f.metadata.get("tempered") and f.name != "tau"]:
+
+    tempered = [f.name for f in fields(kind) if f.metadata.get("tempered") and f.name != "tau"]
+    if tempered:
         problems.append(f"only tau can be tempered, not {', '.join(tempered)}")
     return problems
 
 
 def _letter_problems(kind: type[Method]) -> list[str]:
-    """Return what is wrong with the letters of a method, as parts of an error message.
+    """Return what is wrong with the letters of a method (a class), as parts of an error message.
 
     It checks only what doesn't depend on the coefficients.
     """
@@ -485,24 +518,38 @@ def _letter_problems(kind: type[Method]) -> list[str]:
     for letter, meaning in kind.letters.items():
         if len(letter) != 1:
             problems.append(f"a letter is one character, got {letter!r}")
-        lowered = {operation for operation, _ in meaning.lower}
-        if not lowered or not lowered <= operations.FOR_LETTERS:
-            accepted = "those of heatbath.methods.operations except READ"
-            problems.append(
-                f"letter {letter!r} lowers to {sorted(lowered) or 'nothing'}, accepted are {accepted}"
-            )
-        for flag, effective in (("moves", operations.MOVING), ("kicks", operations.DESCENDING)):
-            if getattr(meaning, flag) != bool(lowered & set(effective)):
-                problems.append(f"letter {letter!r}: {flag} is not what its operations do")
-        if lowered & set(operations.ALWAYS_DRAWING) and not meaning.draws:
-            problems.append(f"letter {letter!r} needs noise: draws=True")
-        if operations.ADAM in lowered and not kind.keeps_second:
-            problems.append(f"letter {letter!r} needs a second moment: keeps_second = True")
-        if lowered & set(operations.WITH_FRICTION) and not _thermostat(kind):
-            problems.append(f"letter {letter!r} needs a ξ: thermostat = 'part' or 'tensor'")
-    letters = [kind.letters.get(letter) for letter in ("" if "word" in names(kind) else kind.word)]
-    if letters and not any(letter is not None and letter.moves for letter in letters):
+        problems += _lowering_problems(kind, letter, meaning)
+    if "word" in names(kind):  # the word can be chosen, and is checked then
+        return problems
+    meanings = [kind.letters.get(letter) for letter in kind.word]
+    if meanings and not any(meaning is not None and meaning.moves for meaning in meanings):
         problems.append(f"no letter of {kind.word!r} moves θ")
+    return problems
+
+
+def _lowering_problems(kind: type[Method], letter: str, meaning: Letter) -> list[str]:
+    """Return what doesn't fit the operations of the kernel that carry out a letter of a method.
+
+    What the letter declares (`moves`, `kicks`, `draws`) and what the method keeps (a second moment, a ξ) must
+    be what its operations do and need.
+    """
+    problems = []
+    lowered = {operation for operation, _ in meaning.lower}
+    if not lowered or not lowered <= operations.FOR_LETTERS:
+        accepted = "those of heatbath.methods.operations except READ"
+        problems.append(
+            f"letter {letter!r} lowers to {sorted(lowered) or 'nothing'}, accepted are {accepted}"
+        )
+    if meaning.moves != bool(lowered & set(operations.MOVING)):
+        problems.append(f"letter {letter!r}: moves is not what its operations do")
+    if meaning.kicks != bool(lowered & set(operations.DESCENDING)):
+        problems.append(f"letter {letter!r}: kicks is not what its operations do")
+    if lowered & set(operations.ALWAYS_DRAWING) and not meaning.draws:
+        problems.append(f"letter {letter!r} needs noise: draws=True")
+    if operations.ADAM in lowered and not kind.keeps_second:
+        problems.append(f"letter {letter!r} needs a second moment: keeps_second = True")
+    if lowered & set(operations.WITH_FRICTION) and not _thermostat(kind):
+        problems.append(f"letter {letter!r} needs a ξ: thermostat = 'part' or 'tensor'")
     return problems
 
 
@@ -532,7 +579,7 @@ def check_known(kind: type[Method]) -> None:
 
 
 def find_method(name: object, module: str | None = None) -> type[Method]:
-    """Return the registered method of a name.
+    """Return the registered method with a name.
 
     Parameters
     ----------
@@ -541,19 +588,25 @@ def find_method(name: object, module: str | None = None) -> type[Method]:
     module : str, optional
         The module in which it was defined, for a method that is not heatbath's own.
 
+    Returns
+    -------
+    type
+        The class of the method.
+
     Raises
     ------
     ValueError
         If there is none, or the registered one is from another module.
     """
     kind = _known.get(name) if isinstance(name, str) else None
-    if kind is not None and module in (None, kind.__module__):
-        return kind
-    if kind is not None:
+    if kind is not None and module not in (None, kind.__module__):
         raise ValueError(
             f"the method {name!r} of {module} is needed, but that of {kind.__module__} is registered: import "
             f"{module} in a process of its own"
         )
+    if kind is not None:
+        return kind
+
     remedy = f"; it is defined in {module}: import that module first" if module else ""
     if module == "__main__":
         remedy = "; it was defined in a script: define it in a module of its own, and import that module"

@@ -110,7 +110,10 @@ class Values:
     """
 
     def __init__(self, method: Any, t: Any, evaluate: Callable[[str], Any]) -> None:
-        self.method, self.t, self._evaluate = method, t, evaluate
+        """Store the method, the time, and the function that evaluates coefficients."""
+        self.method = method
+        self.t = t
+        self._evaluate = evaluate
 
     def __getitem__(self, name: str) -> Any:
         """Return a coefficient by its name."""
@@ -133,6 +136,7 @@ class Values:
 
     @property
     def _tempered(self) -> bool:
+        """True if the temperature is that of a rung of simulated tempering."""
         return isinstance(self.method.temperature, SimulatedTempering)
 
 

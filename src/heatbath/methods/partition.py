@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -101,27 +101,22 @@ class Partition:
     def __init__(
         self, methods: Method | Mapping[Key, Method], h: Stepsize, posterior: Posterior | None = None
     ) -> None:
-        """Check that keys, methods, stepsize and posterior are valid and go together."""
+        """Check that keys, methods, stepsize and posterior are valid and go together, and store them.
+
+        A single method is the part "all".
+        """
         by_part = methods if isinstance(methods, Mapping) else {"all": methods}
         if not by_part:
             raise ValueError("Partition: at least one part is needed, got none")
-        mapping = {_checked_key(key): method for key, method in by_part.items()}
-        for key, method in mapping.items():
-            if not isinstance(method, Method):
-                raise TypeError(
-                    f"Partition: part {key!r} must have a method such as Langevin(gamma=1.0, tau=1e-4), "
-                    f"got {method!r}"
-                )
-            check_known(type(method))
-        _check_words(mapping.values())
-        _check_tempering(mapping.values())
-        _check_posterior(mapping, posterior)
-        store(
-            self,
-            assigned=frozenset(mapping.items()),
-            h=h if h == "auto" else coefficient("Partition: h", h, POSITIVE),
-            posterior=posterior,
-        )
+        by_key = {_checked_key(key): method for key, method in by_part.items()}
+        for key, method in by_key.items():
+            _check_method(key, method)
+        _check_words(by_key.values())
+        _check_tempering(by_key.values())
+        _check_posterior(by_key, posterior)
+
+        stepsize = h if h == "auto" else coefficient("Partition: h", h, POSITIVE)
+        store(self, assigned=frozenset(by_key.items()), h=stepsize, posterior=posterior)
 
     @property
     def methods(self) -> dict[Key, Method]:
@@ -166,9 +161,10 @@ class Partition:
         return Partition(self.methods, self.h, replace(self.posterior, prior=prior))
 
     def cooled(self, step: int, factor: float = 30.0) -> Partition:
-        """Return the partition with a lower temperature from `step` on, for good single networks at the end.
+        """Return the partition with a lower temperature from `step` on.
 
-        If no part has a temperature, the stepsize is lowered instead.
+        A run that is cooled at its end finds better single networks. If no part has a temperature, the
+        stepsize is lowered instead.
 
         Parameters
         ----------
@@ -226,7 +222,18 @@ class Partition:
         return {"h": self.h, **ranges} if isinstance(self.h, Between) else ranges
 
     def at(self, values: Mapping[str, float]) -> Partition:
-        """Return the partition with a value instead of each range; `values` has the names of `ranges()`."""
+        """Return the partition with a value instead of each range that `tune` searches.
+
+        Parameters
+        ----------
+        values : mapping of str to float
+            A value for each of the names in `ranges()`.
+
+        Raises
+        ------
+        ValueError
+            If a value is missing, or there is one for another name.
+        """
         ranges = self.ranges()
         if values.keys() != ranges.keys():
             raise ValueError(
@@ -234,14 +241,15 @@ class Partition:
                 f"got {', '.join(values)}"
             )
 
-        def value_in(name: str, range: Between) -> float:
-            axes = (axis for axis in ranges if axis.rpartition(".")[2] == name and ranges[axis] == range)
+        def value_in(name: str, searched: Between) -> float:
+            """Return the value of a coefficient: of the axis `name`, or `part.name`, with this range."""
+            axes = (axis for axis in ranges if axis.rpartition(".")[2] == name and ranges[axis] == searched)
             return values[next(axes)]
 
-        methods = {
-            key: replace(method, **{name: value_in(name, range) for name, range in method.ranges().items()})
-            for key, method in self.methods.items()
-        }
+        methods: dict[Key, Method] = {}
+        for key, method in self.methods.items():
+            values_of_part = {name: value_in(name, span) for name, span in method.ranges().items()}
+            methods[key] = replace(method, **values_of_part)
         h = value_in("h", self.h) if isinstance(self.h, Between) else self.h
         return Partition(methods, h, self.posterior)
 
@@ -253,6 +261,11 @@ class Partition:
         layers : mapping of str to sequence of int
             The sizes of the tensors of each layer, such as `{"fc1": (200, 100), "fc2": (100, 1)}`.
 
+        Returns
+        -------
+        tuple of Part
+            For each key one part, but for "hidden" and "rest" a part for each layer.
+
         Raises
         ------
         ValueError
@@ -260,28 +273,41 @@ class Partition:
         """
         tensors = _tensors(layers)
         names = tuple(layers)
-        owners: dict[str, Key] = {}
+        assigned: dict[str, Key] = {}  # the key that each layer belongs to
         parts: list[Part] = []
         for key, method in self.methods.items():
-            members = _members(key, names, tuple(owners))
-            for layer in members:
-                if layer in owners:
-                    raise ValueError(
-                        f"layer {layer!r} is assigned twice, by {owners[layer]!r} and by {key!r}: "
-                        "each layer belongs to one part"
-                    )
-                owners[layer] = key
+            members = _members(key, names, tuple(assigned))
+            _assign(members, key, assigned)
             for name, part_layers in _split_into_parts(key, sorted(members, key=names.index), names):
-                if name in {part.name for part in parts}:
-                    raise ValueError(f"two parts would be called {name!r}: rename that layer of the network")
                 spans = tuple(span for layer in part_layers for span in tensors[layer])
                 parts.append(Part(name, key, method, part_layers, spans))
-        if unassigned := [layer for layer in names if layer not in owners]:
+
+        _check_part_names(parts)
+        if unassigned := [layer for layer in names if layer not in assigned]:
             raise ValueError(
                 f"no method for layer {_listed(unassigned)}: name it, or add 'rest' "
                 f"(given: {', '.join(map(repr, self.methods))})"
             )
         return tuple(sorted(parts, key=lambda part: names.index(part.layers[0])))
+
+
+def _assign(layers: Sequence[str], key: Key, assigned: dict[str, Key]) -> None:
+    """Add layers with their key to `assigned`; raise ValueError if one of them has a key already."""
+    for layer in layers:
+        if layer in assigned:
+            raise ValueError(
+                f"layer {layer!r} is assigned twice, by {assigned[layer]!r} and by {key!r}: "
+                "each layer belongs to one part"
+            )
+        assigned[layer] = key
+
+
+def _check_part_names(parts: Sequence[Part]) -> None:
+    """Raise ValueError if two parts have the same name."""
+    names = [part.name for part in parts]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two parts would be called {name!r}: rename that layer of the network")
 
 
 T = TypeVar("T", bound=Hashable)
@@ -315,8 +341,21 @@ def _is_rest(key: Key) -> bool:
     return key == "rest" or (isinstance(key, tuple) and "rest" in key)
 
 
+def _check_method(key: Key, method: object) -> None:
+    """Raise TypeError if the value of a key isn't a registered method."""
+    if not isinstance(method, Method):
+        raise TypeError(
+            f"Partition: part {key!r} must have a method such as Langevin(gamma=1.0, tau=1e-4), "
+            f"got {method!r}"
+        )
+    check_known(type(method))
+
+
 def _check_words(methods: Collection[Method]) -> None:
-    """Raise ValueError if words differ and one of them needs more than one gradient per step."""
+    """Raise ValueError if words differ and one of them needs more than one gradient per step.
+
+    A loop then has no common step in which every part gets the gradients that its word needs.
+    """
     words = {method.spelling for method in methods if method.moves}
     if len(words) < 2:
         return
@@ -341,19 +380,37 @@ def _check_tempering(methods: Collection[Method]) -> None:
 
 
 def _check_posterior(methods: Mapping[Key, Method], posterior: object) -> None:
-    """Raise an error unless either the methods or the posterior set each temperature and prior."""
+    """Raise an error unless either the methods or the posterior set each temperature and prior.
+
+    Raises
+    ------
+    TypeError
+        If `posterior` is neither a `Posterior` nor None.
+    ValueError
+        If nothing sets a temperature, or both set a temperature or prior.
+    """
     if not isinstance(posterior, Posterior | None):
         raise TypeError(f"Partition: posterior must be a Posterior or None, got {posterior!r}")
+    find_problem = _problem_without_posterior if posterior is None else _problem_with_posterior
     for key, method in methods.items():
-        problem = ""
-        if posterior is None and method.needs_temperature:
-            problem = f"it needs {method.thermal}, or the partition needs posterior=Posterior()"
-        elif posterior is not None and (method.prior != 0 or method.tempering):
-            problem = "with a posterior leave out weight_decay and simulated tempering"
-        elif posterior is not None and method.may_leave_temperature and not method.needs_temperature:
-            problem = f"the posterior sets {method.thermal}, so leave it out"
-        if problem:
+        if problem := find_problem(method):
             raise ValueError(f"Partition: part {key!r} is {method!r}: {problem}")
+
+
+def _problem_without_posterior(method: Method) -> str:
+    """Return what keeps a method from running without a posterior, or an empty string."""
+    if method.needs_temperature:
+        return f"it needs {method.thermal}, or the partition needs posterior=Posterior()"
+    return ""
+
+
+def _problem_with_posterior(method: Method) -> str:
+    """Return what a method sets although the posterior sets it, or an empty string."""
+    if method.prior != 0 or method.tempering:
+        return "with a posterior leave out weight_decay and simulated tempering"
+    if method.may_leave_temperature and not method.needs_temperature:
+        return f"the posterior sets {method.thermal}, so leave it out"
+    return ""
 
 
 def _checked_key(key: object) -> Key:
@@ -376,25 +433,32 @@ def _checked_single(item: object, key: object) -> str | int:
 
 
 def _tensors(layers: Layers) -> dict[str, tuple[range, ...]]:
-    """Return the positions of each layer's tensors among all parameters."""
+    """Return the positions of each layer's tensors among all parameters, layer by layer.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no layer, or a layer has no sizes that are whole numbers above 0.
+    """
     if not layers:
         raise ValueError("a network needs at least one layer, got none")
     spans: dict[str, tuple[range, ...]] = {}
-    first = 0
+    start = 0
     for name, sizes in layers.items():
         if not isinstance(sizes, Sequence) or not sizes:
             raise ValueError(
                 f"layer {name!r} must have the sizes of its tensors, such as (200, 100); got {sizes!r}"
             )
         label = f"layer {name!r}: the size of a tensor"
-        ends = list(accumulate((whole(label, size, low=1) for size in sizes), initial=first))
-        spans[name] = tuple(map(range, ends[:-1], ends[1:]))
-        first = ends[-1]
+        counts = [whole(label, size, low=1) for size in sizes]
+        boundaries = list(accumulate(counts, initial=start))
+        spans[name] = tuple(range(first, stop) for first, stop in pairwise(boundaries))
+        start = boundaries[-1]
     return spans
 
 
 def _members(key: Key, layers: tuple[str, ...], assigned: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the layers that a key selects.
+    """Return the names of the layers that a key selects.
 
     Parameters
     ----------
@@ -404,37 +468,45 @@ def _members(key: Key, layers: tuple[str, ...], assigned: tuple[str, ...]) -> tu
         All layers of the network.
     assigned : tuple of str
         The layers that "rest" doesn't select, because earlier keys did.
+
+    Raises
+    ------
+    ValueError
+        If a key doesn't fit the network.
     """
     if isinstance(key, tuple):
         members: tuple[str, ...] = ()
-        for item in sorted(key, key=_is_rest):
+        for item in sorted(key, key=_is_rest):  # "rest" comes last, since it selects what remains
             members += _members(item, layers, assigned + members)
         return members
     if isinstance(key, int):
         if not -len(layers) <= key < len(layers):
             raise ValueError(f"there is no layer {key}: this network has {len(layers)}, {_listed(layers)}")
         return (layers[key],)
-    if key == "all":
-        return layers
     rules = {
+        "all": layers,
         "hidden": layers[:-1],
         "output": layers[-1:],
         "rest": tuple(layer for layer in layers if layer not in assigned),
     }
-    if key not in rules:
-        if key not in layers:
-            raise ValueError(
-                f"there is no layer {key!r}: accepted are {_listed(layers)}, their indices, 'hidden', "
-                "'output' and 'rest'"
-            )
-        return (key,)
-    selected = rules[key]
-    if key in layers and selected != (key,):
+    if key in rules:
+        return _members_of_rule(key, rules[key], layers)
+    if key not in layers:
         raise ValueError(
-            f"{key!r} is a rule, which here selects {_listed(selected)}, and also the name of a layer: use "
+            f"there is no layer {key!r}: accepted are {_listed(layers)}, their indices, 'hidden', "
+            "'output' and 'rest'"
+        )
+    return (key,)
+
+
+def _members_of_rule(rule: str, selected: tuple[str, ...], layers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the layers that a rule selects; raise ValueError if it is ambiguous or selects none."""
+    if rule in layers and rule != "all" and selected != (rule,):
+        raise ValueError(
+            f"{rule!r} is a rule, which here selects {_listed(selected)}, and also the name of a layer: use "
             "indices"
         )
-    if key == "hidden" and not selected:
+    if rule == "hidden" and not selected:
         raise ValueError(f"'hidden' selects no layer: this network has only {_listed(layers)}")
     return selected
 
@@ -442,16 +514,26 @@ def _members(key: Key, layers: tuple[str, ...], assigned: tuple[str, ...]) -> tu
 def _split_into_parts(
     key: Key, members: Sequence[str], layers: Sequence[str]
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the name and the layers of each part that a key makes of its members among all layers."""
-    if key in ("hidden", "rest"):  # one part for each layer
-        is_numbered = len(members) > 1
-        return [
-            (f"{key}{number}" if is_numbered else str(key), (layer,))
-            for number, layer in enumerate(members, start=1)
-        ]
+    """Return the name and the layers of each part that a key makes.
+
+    Parameters
+    ----------
+    key : str, int or tuple
+        A key of a partition. "hidden" and "rest" make a part for each layer.
+    members : sequence of str
+        The layers that the key selects, in order.
+    layers : sequence of str
+        All layers of the network.
+    """
+    if not members:
+        return []
+    if key in ("hidden", "rest"):
+        if len(members) == 1:
+            return [(str(key), (members[0],))]
+        return [(f"{key}{number}", (layer,)) for number, layer in enumerate(members, start=1)]
     items = key if isinstance(key, tuple) else (key,)
     name = "+".join(layers[item] if isinstance(item, int) else item for item in items)
-    return [(name, tuple(members))] if members else []
+    return [(name, tuple(members))]
 
 
 def _listed(layers: Sequence[str]) -> str:

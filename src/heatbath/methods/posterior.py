@@ -60,20 +60,21 @@ class Posterior:
     degrees: float | None = None
 
     def __post_init__(self) -> None:
-        """Check all fields, and store them in their final types."""
+        """Check all fields, and store them as numbers, tuples of numbers, or words."""
         store(
             self,
             prior=_check_deviations("prior", self.prior, ("fan_in", "auto")),
             noise=_check_deviations("noise", self.noise, ("sampled", "network")),
+            temperature=real("Posterior: temperature", self.temperature, POSITIVE),
         )
-        store(self, temperature=real("Posterior: temperature", self.temperature, POSITIVE))
-        if self.degrees is not None:
-            store(self, degrees=real("Posterior: degrees", self.degrees, POSITIVE))
-            if self.noise == "network":
-                raise ValueError(
-                    "Posterior: degrees are for noise that is known or sampled: leave them out with "
-                    f"noise='network'; got {self.degrees:g}"
-                )
+        if self.degrees is None:
+            return
+        store(self, degrees=real("Posterior: degrees", self.degrees, POSITIVE))
+        if self.noise == "network":
+            raise ValueError(
+                "Posterior: degrees are for noise that is known or sampled: leave them out with "
+                f"noise='network'; got {self.degrees:g}"
+            )
 
     def deviations(self, widths: Sequence[int]) -> tuple[float, ...]:
         """Return the standard deviation of the prior of each layer.
@@ -82,6 +83,11 @@ class Posterior:
         ----------
         widths : sequence of int
             The number of inputs of each layer.
+
+        Raises
+        ------
+        ValueError
+            If the prior is still "auto", or has another number of layers.
         """
         if self.prior == "auto":
             raise ValueError(
@@ -101,7 +107,17 @@ class Posterior:
 
 
 def _check_deviations(name: str, value: object, words: tuple[str, str]) -> str | float | tuple[float, ...]:
-    """Return a standard deviation, several of them, or one of two words, after a check."""
+    """Check a field that takes a standard deviation, several of them, or one of two words; return it.
+
+    Parameters
+    ----------
+    name : str
+        The name of the field, for error messages.
+    value : object
+        What was given.
+    words : tuple of str
+        The two words.
+    """
     label = f"Posterior: {name}"
     if isinstance(value, str):
         if value not in words:

@@ -18,6 +18,10 @@ from heatbath.methods.posterior import Posterior
 from heatbath.methods.ranges import Between, between
 from heatbath.methods.schedules import Coefficient, Stepsize
 
+# Temperatures of LOL without a posterior
+LOL_TAU = 1e-3
+LOL_TAU_OUTPUT = 0.0
+
 
 def LaLa(
     h: Stepsize,
@@ -42,7 +46,7 @@ def LaLa(
     gamma, tau : float, schedule or list
         Friction and temperature of the hidden layers. Leave out `tau` with a posterior.
     gamma_output, tau_output : float, schedule or list, optional
-        Those of the output layer. The default is those of the hidden layers.
+        Friction and temperature of the output layer. The default is those of the hidden layers.
     word, word_output : str, optional
         Splitting schemes of the hidden layers and the output layer.
     weight_decay : float, schedule or list, optional
@@ -60,16 +64,18 @@ def LaLa(
     >>> LaLa(h=0.1, gamma=1.0, tau=1e-4, tau_output=0.0).methods["output"]
     Langevin(gamma=1.0, tau=0.0, word='BAOAB')
     """
+    gamma_output = _value_or(gamma_output, gamma)
+    tau_output = _value_or(tau_output, tau)
     hidden = Langevin(gamma, tau, word, weight_decay)
-    output = Langevin(_or(gamma_output, gamma), _or(tau_output, tau), word_output, weight_decay)
+    output = Langevin(gamma_output, tau_output, word_output, weight_decay)
     return Partition({"hidden": hidden, "output": output}, h, posterior)
 
 
 def LOL(
     h: Stepsize = 0.1,
     gamma: Coefficient = 0.01,
-    tau: Coefficient | None = 1e-3,
-    tau_output: Coefficient | None = 0.0,
+    tau: Coefficient | None = LOL_TAU,
+    tau_output: Coefficient | None = LOL_TAU_OUTPUT,
     *,
     word: str = Langevin.word,
     word_output: str = Langevin.word,
@@ -105,8 +111,8 @@ def LOL(
     >>> LOL().methods["output"]
     Langevin(gamma=inf, tau=0.0, word='BAOAB')
     """
-    if posterior is not None and (tau, tau_output) == (1e-3, 0.0):
-        tau, tau_output = None, None
+    if posterior is not None and tau == LOL_TAU and tau_output == LOL_TAU_OUTPUT:
+        tau = tau_output = None  # the posterior sets the temperatures, and replaces the defaults
     hidden = Langevin(gamma, tau, word, weight_decay)
     output = Langevin(float("inf"), tau_output, word_output, weight_decay)
     return Partition({"hidden": hidden, "output": output}, h, posterior)
@@ -166,8 +172,8 @@ def AdLaLa(
     _check_one_of_each(epsilon, frequency, sigma, damping)
     options = (xi, friction, thermostat, kinetic, weight_decay, frequency, damping)
     hidden = AdaptiveLangevin(tau, sigma, epsilon, word, *options)
-    if posterior is None:
-        tau_output = _or(tau_output, tau)
+    if tau_output is None and posterior is None:  # a posterior sets the temperature of a Langevin part
+        tau_output = tau
     output = Langevin(gamma, tau_output, word_output, weight_decay)
     return Partition({"hidden": hidden, "output": output}, h, posterior)
 
@@ -204,7 +210,8 @@ def AdLAdL(
         Temperature, driving noise and coupling of the thermostat in the hidden layers. With a posterior,
         `tau` is the temperature that σ and ε are meant for.
     tau_output, sigma_output, epsilon_output : float, schedule or list, optional
-        Those of the output layer. The default is those of the hidden layers.
+        Temperature, driving noise and coupling in the output layer. The default is those of the hidden
+        layers.
     word, word_output : str, optional
         Splitting schemes of the hidden layers and the output layer.
     xi, friction, thermostat, kinetic, frequency, damping : optional
@@ -227,13 +234,10 @@ def AdLAdL(
     _check_one_of_each(epsilon, frequency, sigma, damping)
     options = (xi, friction, thermostat, kinetic, weight_decay, frequency, damping)
     hidden = AdaptiveLangevin(tau, sigma, epsilon, word, *options)
-    output = AdaptiveLangevin(
-        _or(tau_output, tau),
-        _or(sigma_output, sigma),
-        _or(epsilon_output, epsilon),
-        word_output,
-        *options,
-    )
+    tau_output = _value_or(tau_output, tau)
+    sigma_output = _value_or(sigma_output, sigma)
+    epsilon_output = _value_or(epsilon_output, epsilon)
+    output = AdaptiveLangevin(tau_output, sigma_output, epsilon_output, word_output, *options)
     return Partition({"hidden": hidden, "output": output}, h, posterior)
 
 
@@ -243,10 +247,7 @@ PRESETS: dict[str, Callable[..., Partition]] = {"AdLaLa": AdLaLa, "LOL": LOL, "L
 
 SEARCHED: dict[str, dict[str, Between]] = {
     "AdLaLa": {
-        "h": between(0.04, 0.4),
-        "tau": between(2e-5, 2e-3),
-        "sigma": between(1e-4, 0.05),
-        "epsilon": between(3e-3, 0.3),
+        **AdaptiveLangevin.searched,
         "gamma": between(1.0, 300.0),
         "tau_output": between(1e-8, 1e-5),
     },
@@ -264,10 +265,7 @@ SEARCHED: dict[str, dict[str, Between]] = {
         "tau_output": between(1e-8, 1e-4),
     },
     "AdLAdL": {
-        "h": between(0.04, 0.4),
-        "tau": between(2e-5, 2e-3),
-        "sigma": between(1e-4, 0.05),
-        "epsilon": between(3e-3, 0.3),
+        **AdaptiveLangevin.searched,
         "tau_output": between(1e-6, 1e-3),
         "sigma_output": between(1e-4, 0.05),
     },
@@ -306,32 +304,37 @@ class MethodChoice(NamedTuple):
 
 
 def method_choices() -> dict[str, MethodChoice]:
-    """Return every preset and every registered method, by its name in Python."""
-    presets = {
+    """Return every preset and every registered method, by its name in Python.
+
+    The command line, the tuner and the explorer list them.
+    """
+    choices = {
         name: MethodChoice(name, preset, _describe_preset(preset), SEARCHED[name])
         for name, preset in PRESETS.items()
     }
-    methods = {
-        name: MethodChoice(
-            kind.title,
-            partial(_use_everywhere, kind),
-            {"h": STEPSIZE, **describe(kind)},
-            kind.searched,
-            module_of(kind),
+    for name, method_class in known_methods().items():
+        choices[name] = MethodChoice(
+            title=method_class.title,
+            make=partial(_use_everywhere, method_class),
+            arguments={"h": STEPSIZE, **describe(method_class)},
+            searched=method_class.searched,
+            module=module_of(method_class),
         )
-        for name, kind in known_methods().items()
-    }
-    return presets | methods
+    return choices
 
 
 def _describe_preset(preset: Callable[..., Partition]) -> dict[str, Argument]:
-    """Describe the arguments of a preset by the fields of its methods, with the defaults of the preset."""
-    fields = {"h": STEPSIZE} | describe(Langevin) | describe(AdaptiveLangevin)
+    """Return a description of each argument of a preset, by its name, without `posterior`.
+
+    An argument is described as in the preset's methods; "tau_output" is `tau` for the output layer. The
+    defaults are those of the preset.
+    """
+    known_arguments = {"h": STEPSIZE} | describe(Langevin) | describe(AdaptiveLangevin)
     arguments = {}
     for name, parameter in signature(preset).parameters.items():
         if name == "posterior":
             continue
-        argument = fields[name.removesuffix(OUTPUT)]
+        argument = known_arguments[name.removesuffix(OUTPUT)]
         text = argument.text
         if name.endswith(OUTPUT):
             text = f"For the output layer: {text[0].lower()}{text[1:]}"
@@ -359,6 +362,6 @@ def _check_one_of_each(
         raise ValueError("; ".join(problems))
 
 
-def _or(value: Coefficient | None, default: Coefficient | None) -> Any:
+def _value_or(value: Coefficient | None, default: Coefficient | None) -> Any:
     """Return a value, or a default if it is None."""
     return default if value is None else value

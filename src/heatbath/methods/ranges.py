@@ -26,7 +26,10 @@ class Between:
     scale: Scale
 
     def __post_init__(self) -> None:
-        """Check both ends and the scale."""
+        """Check that the ends are in order and on the scale, and store them as floats.
+
+        Both must differ on the scale, too, where very close numbers may coincide.
+        """
         choice("between: scale", self.scale, get_args(Scale))
         low, high = real("between: low", self.low, FINITE), real("between: high", self.high, FINITE)
         if low >= high:
@@ -40,6 +43,7 @@ class Between:
             raise ValueError(f"between: low and high are too close to each other, got {low!r} and {high!r}")
 
     def __repr__(self) -> str:
+        """Return the call that makes it, with the scale if it isn't the default."""
         usual = "log" if self.low > 0 else "linear"
         scale = "" if self.scale == usual else f", scale={self.scale!r}"
         return f"between({self.low!r}, {self.high!r}{scale})"

@@ -191,14 +191,16 @@ class Piecewise:
     steps: Sequence[int]
 
     def __post_init__(self) -> None:
-        """Check all fields, and store them in their final types."""
+        """Check that the steps increase and fit the values, and store both as tuples.
+
+        Each value may itself be a schedule, but not another Piecewise.
+        """
         for name, argument in (("values", self.values), ("steps", self.steps)):
             if not isinstance(argument, (list, tuple)):
                 raise TypeError(f"Piecewise: {name} must be a list, got {argument!r}")
+        any_number = Interval(infinite=True)
         values = tuple(
-            value
-            if isinstance(value, _SIMPLE)
-            else real("Piecewise: a value", value, Interval(infinite=True))
+            value if isinstance(value, _SIMPLE) else real("Piecewise: a value", value, any_number)
             for value in self.values
         )
         steps = tuple(whole("Piecewise: a step", step, low=1) for step in self.steps)
@@ -299,21 +301,27 @@ class Cycle:
     samples: int = 4
 
     def __post_init__(self) -> None:
-        """Check all fields, and store them in their final types."""
+        """Check all fields, and store them in their final types with the defaults that depend on others.
+
+        The samples must fit into the steps of a cycle that are at temperature `tau`.
+        """
         high, tau = real("Cycle: high", self.high, POSITIVE), real("Cycle: tau", self.tau, NON_NEGATIVE)
+        period = whole("Cycle: period", self.period, low=1)
+        low = high / 10 if self.low is None else real("Cycle: low", self.low, NON_NEGATIVE)
+        exploring = tau / 100
+        if self.exploring is not None:
+            exploring = real("Cycle: exploring", self.exploring, NON_NEGATIVE)
+        sampling = real("Cycle: sampling", self.sampling, Interval(low=0.0, high=1.0, open=True))
+        samples = whole("Cycle: samples", self.samples, low=1)
         store(
             self,
-            period=whole("Cycle: period", self.period, low=1),
+            period=period,
             high=high,
             tau=tau,
-            low=high / 10 if self.low is None else real("Cycle: low", self.low, NON_NEGATIVE),
-            exploring=(
-                tau / 100
-                if self.exploring is None
-                else real("Cycle: exploring", self.exploring, NON_NEGATIVE)
-            ),
-            sampling=real("Cycle: sampling", self.sampling, Interval(low=0.0, high=1.0, open=True)),
-            samples=whole("Cycle: samples", self.samples, low=1),
+            low=low,
+            exploring=exploring,
+            sampling=sampling,
+            samples=samples,
         )
         if self.samples > self._sampling_steps:
             raise ValueError(
@@ -387,9 +395,10 @@ class SimulatedTempering:
     weights: Sequence[float] = ()
 
     def __post_init__(self) -> None:
-        """Check all fields, and store them in their final types."""
+        """Check that the ladder is monotonic and the weights fit it, and store all fields."""
         ladder = reals("SimulatedTempering: ladder", self.ladder, POSITIVE)
-        if len(ladder) < 2 or list(ladder) not in (sorted(set(ladder)), sorted(set(ladder), reverse=True)):
+        increasing = sorted(set(ladder))
+        if len(ladder) < 2 or list(ladder) not in (increasing, increasing[::-1]):
             raise ValueError(
                 "SimulatedTempering: ladder must hold at least two temperatures, all increasing or all "
                 f"decreasing, got {self.ladder!r}"
@@ -424,6 +433,7 @@ def to_plain(schedule: Schedule | SimulatedTempering) -> dict[str, Any]:
     """
 
     def plain_value(value: object) -> object:
+        """Return a field's value with lists for tuples and dicts for schedules."""
         if isinstance(value, tuple):
             return [plain_value(item) for item in value]
         return to_plain(value) if isinstance(value, Schedule) else value
@@ -433,12 +443,29 @@ def to_plain(schedule: Schedule | SimulatedTempering) -> dict[str, Any]:
 
 
 def from_plain(plain: Mapping[str, Any]) -> Schedule | SimulatedTempering:
-    """Return the schedule that `to_plain` has written. Raises ValueError if it isn't valid."""
+    """Return the schedule that `to_plain` has written as a dict.
+
+    Parameters
+    ----------
+    plain : mapping
+        The name of the schedule under "schedule", and its fields.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or a field is missing, unknown or invalid.
+
+    Examples
+    --------
+    >>> from_plain({"schedule": "Linear", "start": 0.001, "stop": 0.0, "steps": 100})
+    Linear(start=0.001, stop=0.0, steps=100)
+    """
     name = plain.get("schedule") if isinstance(plain, Mapping) else None
     if not isinstance(name, str) or name not in _KINDS:
         raise ValueError(f"a schedule is a dict with 'schedule' one of {', '.join(_KINDS)}, got {plain!r}")
 
     def schedule_value(value: object) -> object:
+        """Return a field's value with schedules for the dicts in it."""
         if isinstance(value, list):
             return [from_plain(item) if isinstance(item, Mapping) else item for item in value]
         return from_plain(value) if isinstance(value, Mapping) else value
@@ -469,7 +496,22 @@ def scaled(value: Any, factor: float) -> Any:
 
 
 def falling(value: Any, factor: float, step: int) -> Any:
-    """Return a coefficient that is divided by a number from `step` on: all items of a tuple."""
+    """Return a coefficient that is divided by a number from `step` on, as a `Piecewise` schedule.
+
+    Parameters
+    ----------
+    value : float, schedule or tuple
+        The coefficient. All items of a tuple, an axis of a sweep, are divided.
+    factor : float
+        What it is divided by.
+    step : int
+        The first step with the lower value.
+
+    Raises
+    ------
+    ValueError
+        If it is piecewise, repeated or tempered already.
+    """
     if isinstance(value, tuple):
         return tuple(falling(item, factor, step) for item in value)
     if not isinstance(value, (float, *_SIMPLE)):
@@ -513,6 +555,11 @@ def coefficient(label: str, value: object, accepted: Interval, *, tempering: boo
         The accepted values, at every step and at both ends of a range.
     tempering : bool, optional
         True if a `SimulatedTempering` is accepted, too.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the value has another type, or is not accepted at some step; the message begins with the label.
     """
     if isinstance(value, Between):
         if not all(end in accepted for end in value.range()):
@@ -528,7 +575,19 @@ def coefficient(label: str, value: object, accepted: Interval, *, tempering: boo
 
 
 def _check_single(label: str, value: object, accepted: Interval, tempering: bool) -> Value:
-    """Check a number, schedule or tempering as `coefficient` does, and return it."""
+    """Check a single value of a coefficient, and return it; numbers become floats.
+
+    Parameters
+    ----------
+    label : str
+        The name of the coefficient in error messages.
+    value : object
+        A number, a schedule or a `SimulatedTempering`.
+    accepted : Interval
+        The accepted values, at every step.
+    tempering : bool
+        True if a `SimulatedTempering` is accepted.
+    """
     if isinstance(value, SimulatedTempering) and not tempering:
         raise ValueError(f"{label} cannot be tempered, only tau can: got {value!r}")
     if isinstance(value, (Schedule, SimulatedTempering)):

@@ -34,7 +34,7 @@ class Substep:
         The letter.
     fraction : Fraction
         The fraction of the stepsize for which it acts.
-    place : int
+    position : int
         Its position in the word as written.
     kind : Letter
         What the letter does in its method.
@@ -45,7 +45,7 @@ class Substep:
 
     letter: str
     fraction: Fraction
-    place: int
+    position: int
     kind: Letter
     slot: int | None = None
 
@@ -135,13 +135,15 @@ def parse(word: str, letters: Mapping[str, Letter], method: str = "this method")
         raise WordError(
             f"word {word[:20]!r}...: it draws noise {draws} times, and the limit for a step is {MOST_DRAWS}"
         )
+
     fractions = {letter: Fraction(1, word.count(letter)) for letter in set(word)}
-    substeps = []
-    slot = 0
+    substeps: list[Substep] = []
+    next_slot = 0
     for position, letter in enumerate(word):
         kind = letters[letter]
-        substeps.append(Substep(letter, fractions[letter], position, kind, slot if kind.draws else None))
-        slot += kind.draws
+        slot = next_slot if kind.draws else None
+        substeps.append(Substep(letter, fractions[letter], position, kind, slot))
+        next_slot += kind.draws
     return tuple(substeps)
 
 
@@ -160,7 +162,23 @@ def gradients(substeps: Sequence[Substep]) -> int:
 def rotate(substeps: Sequence[Substep]) -> Rotation:
     """Cut a word so that every rotated step begins with the one gradient that it needs.
 
-    An empty word has nothing to cut. Raises WordError if the word needs another number of gradients.
+    The cut follows a drift: the last one if there is a kick at an end of the word, and otherwise the one
+    before the kick in its middle.
+
+    Parameters
+    ----------
+    substeps : sequence of Substep
+        The word. An empty one has nothing to cut.
+
+    Returns
+    -------
+    Rotation
+        What closes a step, what opens the next, and which θ a loop sees between them.
+
+    Raises
+    ------
+    WordError
+        If the word needs no gradient or several.
     """
     if not substeps:
         return Rotation((), (), seen="end")
@@ -173,13 +191,12 @@ def rotate(substeps: Sequence[Substep]) -> Rotation:
         )
     drifts = [position for position, substep in enumerate(substeps) if substep.kind.moves]
     kicks = _kicks_between_drifts(substeps)
-    seen: Literal["end", "kick"] = "end" if kicks[-1] or kicks[0] else "kick"
-    if seen == "end":
+    if kicks[0] or kicks[-1]:
         cut = drifts[-1] + 1
-    else:
-        kicked_piece = next(piece for piece, count in enumerate(kicks) if count)
-        cut = drifts[kicked_piece - 1] + 1
-    return Rotation(tuple(substeps[cut:]), tuple(substeps[:cut]), seen)
+        return Rotation(closing=tuple(substeps[cut:]), opening=tuple(substeps[:cut]), seen="end")
+    kicked_piece = next(piece for piece, count in enumerate(kicks) if count)
+    cut = drifts[kicked_piece - 1] + 1
+    return Rotation(closing=tuple(substeps[cut:]), opening=tuple(substeps[:cut]), seen="kick")
 
 
 def _kicks_between_drifts(substeps: Sequence[Substep]) -> list[int]:

@@ -141,29 +141,27 @@ class Reference:
         settled: Settled | None = None,
         squares: Callable[[Array], Array] | None = None,
     ) -> None:
+        """Check the arguments, and set up the chains before their next step."""
         _check_single_run(partition)
         choice("momenta", momenta, ("zero", "thermal"))
-        theta = np.array(start.theta if isinstance(start, State) else start, dtype=np.float64, ndmin=2)
-        if theta.ndim != 2:
-            raise ValueError(f"theta must be (chains, parameters), got an array of shape {theta.shape}")
-        size = theta.shape[1]
+        theta = _as_chains(start.theta if isinstance(start, State) else start)
         if settled is None:
+            size = theta.shape[1]
             settled = _settle_without_posterior(partition, {"theta": (size,)} if layers is None else layers)
         if settled.draws is not None and squares is None:
             raise ValueError("variances that are drawn need squares=, the squared residuals of each target")
-        parts, self.draws, self.squares = settled.parts, settled.draws, squares
-        self.degrees = settled.degrees
-        expected = sum(part.size for part in parts)
-        if expected != size:
-            raise ValueError(f"theta has {size} parameters, and the layers have {expected}")
+        _check_size(theta, settled.parts)
+
         self.partition, self.gradient, self.loss = partition, gradient, loss
+        self.draws, self.squares, self.degrees = settled.draws, squares, settled.degrees
         self.seed = whole("seed", seed, low=0, high=2**64)
-        self.word = () if rotated else _shared_word(parts)
-        self.members = [_member(part, rotated) for part in parts]
+        self.word = () if rotated else _shared_word(settled.parts)
+        self.members = [_member(part, rotated) for part in settled.parts]
         self._check_tempering()
         self._noise = lru_cache(maxsize=8)(_with_shape_check(noise or self._draw_noise, theta.shape))
-        self._G: Array | None = None
-        self._batch = 0
+        self._G: Array | None = None  # at the present θ, or None if θ has moved since
+        self._batch = 0  # the mini-batch of _G
+
         if isinstance(start, State):
             self.state = deepcopy(start)
         else:
@@ -177,11 +175,12 @@ class Reference:
         }
 
     def advance(self, steps: int, observe: Observer | None = None) -> None:
-        """Make some steps of all chains.
+        """Make some steps of all chains, which changes `state` and `temperature`.
 
         Parameters
         ----------
         steps : int
+            Number of steps.
         observe : callable, optional
             observe(part, substep, step) is called before each letter acts.
         """
@@ -193,35 +192,46 @@ class Reference:
             self.state.step += 1
 
     def _step_rotated(self, observe: Observer | None) -> None:
-        """Close the step that is under way and open the next, both with the gradient at the present θ."""
+        """Close the step of the word that is under way, and open the next.
+
+        Both use the gradient at the present θ. A word seen at the kick is one opening ahead: its step n is
+        opened before rotated step n, and closed in it. A word seen at the end closes its step n - 1.
+        """
         n = self.state.step
         if n == 0:
             for member in self.members:
                 if member.at_kick:
                     self._apply(member, member.rotation.opening, 0, observe)
+
         self._G = self._negative_gradient(batch=n)
         for member in self.members:
             closing_step = n if member.at_kick else n - 1
             if closing_step >= 0:
                 self._apply(member, member.rotation.closing, closing_step, observe)
+
         self._move_on_ladder(n + any(member.at_kick for member in self._tempered()))
         self._draw_variances(n)
         for member in self.members:
             self._apply(member, member.rotation.opening, n + member.at_kick, observe)
 
     def _step_as_written(self, observe: Observer | None) -> None:
-        """Apply the word from its first letter to its last, to all parts together."""
+        """Apply the word from its first letter to its last, each letter to all parts that move.
+
+        A gradient is computed when a kick needs one, and again after each drift.
+        """
         n = self.state.step
         self._move_on_ladder(n)
         self._draw_variances(n)
-        last_drift = max(substep.place for substep in self.word if substep.kind.moves)
+
+        last_drift = max(substep.position for substep in self.word if substep.kind.moves)
         for substep in self.word:
             if substep.kind.kicks and self._G is None:
                 # a kick after the last drift shares gradient and mini-batch with the step that follows
-                self._G = self._negative_gradient(batch=n + (substep.place > last_drift))
+                belongs_to_next = substep.position > last_drift
+                self._G = self._negative_gradient(batch=n + belongs_to_next)
             for member in self.members:
                 if member.part.method.moves:
-                    self._apply(member, (member.part.method.substeps[substep.place],), n, observe)
+                    self._apply(member, (member.part.method.substeps[substep.position],), n, observe)
             if substep.kind.moves:
                 self._G = None
 
@@ -238,8 +248,11 @@ class Reference:
             self._apply_letter(member, substep, n)
 
     def _apply_letter(self, member: _Member, substep: Substep, n: int) -> None:
-        """Apply one letter of step n to the state of a part, by the letter's own map."""
-        method, i, name, state = member.part.method, member.index, member.part.name, self.state
+        """Change the state of a part by one letter of step n, by the letter's own map.
+
+        Letters that need no gradient or noise get an empty array instead.
+        """
+        method, name, columns, state = member.part.method, member.part.name, member.index, self.state
         h = at(self.partition.h, n)
         nothing = np.empty(0)
         moment = Moment(
@@ -247,26 +260,34 @@ class Reference:
             step=n,
             h=h,
             t=float(substep.fraction) * h,
-            theta=state.theta[:, i],
-            p=state.p[:, i],
-            second=state.second[:, i],
+            theta=state.theta[:, columns],
+            p=state.p[:, columns],
+            second=state.second[:, columns],
             xi=state.xi.get(name, nothing),
-            G=self._G[:, i] if self._G is not None and substep.kind.kicks else nothing,
-            R=self._noise(n, substep.slot)[:, i] if substep.slot is not None else nothing,
+            G=self._G[:, columns] if self._G is not None and substep.kind.kicks else nothing,
+            R=self._noise(n, substep.slot)[:, columns] if substep.slot is not None else nothing,
             tau=self._tau(method, n),
             sizes=member.sizes,
             unit=np.sqrt(self._mean_variance()) if self.draws is not None else 1.0,
         )
         substep.kind.act(moment)
-        state.theta[:, i], state.p[:, i], state.second[:, i] = moment.theta, moment.p, moment.second
+
+        state.theta[:, columns] = moment.theta
+        state.p[:, columns] = moment.p
+        state.second[:, columns] = moment.second
         if name in state.xi:
             state.xi[name] = moment.xi
 
     def _negative_gradient(self, batch: int) -> Array:
-        """Return G at the present θ on a mini-batch; it is remembered for `_draw_variances`."""
+        """Return G, (chains, parameters), at the present θ on a mini-batch.
+
+        The number of the mini-batch is stored for `_draw_variances`.
+        """
         theta, noise = self.state.theta, self.state.noise
         self._batch = batch
-        arguments = [self._mean_variance() / noise] if noise.size else []
+        arguments = []
+        if noise.size:
+            arguments.append(self._mean_variance() / noise)  # the weights of the targets in the loss
         if self.degrees < np.inf:
             arguments.append(noise.copy())
         gradient = np.asarray(self.gradient(theta.copy(), batch, *arguments), dtype=np.float64)
@@ -281,22 +302,29 @@ class Reference:
         return np.asarray(np.exp(np.log(self.state.noise).mean(axis=1, keepdims=True)))
 
     def _draw_variances(self, n: int) -> None:
-        """Draw the variances of the state before step n, from their law at θ, if they are due."""
+        """Draw the noise variances of the state before step n, from their law at θ, if they are due.
+
+        For target k this is (scale[k] + factor Σr²)/Gamma(shape), as in `Draws`. G is computed again if the
+        new variances change the weights of the targets in the loss.
+        """
         draws = self.draws
         if draws is None or self.squares is None or n == 0 or n % draws.every:
             return
-        chains, squares = np.arange(len(self.state.theta)), self.squares(self.state.theta.copy())
-        if self.degrees < np.inf:
+        is_student = self.degrees < np.inf
+        chains = np.arange(len(self.state.theta))
+        squares = self.squares(self.state.theta.copy())
+        if is_student:
             squares = self._student_squares(squares, draws.tails, n)
         for k, scale in enumerate(draws.scale):
             gammas = numbers.gammas(draws.shape, self.seed, numbers.VARIANCE, 2 * k, chains, n)
             self.state.noise[:, k] = (scale + draws.factor * squares[:, k]) / gammas
-        has_other_weights = len(draws.scale) > 1 or self.degrees < np.inf  # of the targets in the loss
-        if has_other_weights and self._G is not None:
+
+        changes_weights = len(draws.scale) > 1 or is_student
+        if changes_weights and self._G is not None:
             self._G = self._negative_gradient(self._batch)
 
     def _student_squares(self, squares: Array, tails: Array, n: int) -> Array:
-        """Return Σλr²/ν over the examples for each target, with a λ drawn for each example (`likelihood`).
+        """Return Σ g r²/(ν + r²/s²) over the examples, with a gamma number g drawn for each example.
 
         Parameters
         ----------
@@ -306,6 +334,10 @@ class Reference:
             Shapes of the gamma numbers.
         n : int
             The step.
+
+        Returns
+        -------
+        array (chains, targets)
         """
         chains, count, targets = squares.shape
         shapes = tails[np.arange(chains) % len(tails)]
@@ -336,7 +368,10 @@ class Reference:
             self.state.p[:, member.index] *= factor[:, None]
 
     def _potential(self, n: int) -> Array:
-        """Return the loss plus the priors of step n, (chains); the force is its negative gradient."""
+        """Return the loss plus the Gaussian priors of step n at the present θ, one number for each chain.
+
+        The force is its negative gradient.
+        """
         assert self.loss is not None
         theta = self.state.theta
         potential = np.array(self.loss(theta.copy()), dtype=np.float64)
@@ -370,26 +405,49 @@ class Reference:
         return numbers.normals(self.seed, numbers.NOISE, slot, np.arange(chains), n, 0, size)
 
     def _starting_state(self, theta: Array, momenta: str, settled: Settled) -> State:
-        """Return the state at step 0; it is also stored, since `_tau` reads the rungs."""
+        """Return the state at step 0 with θ, each ξ at its start, and momenta that are zero or thermal.
+
+        It is also stored, since `_tau` reads the rungs.
+        """
         chains, size = theta.shape
-        xi = {
-            member.part.name: np.full(
-                (chains, len(member.part.thermostats)), at(member.part.method.start_of_friction, 0)
-            )
-            for member in self.members
-            if member.part.thermostats
-        }
-        p, second, rung = np.zeros_like(theta), np.zeros_like(theta), np.zeros(chains, dtype=np.intp)
+        xi: dict[str, Array] = {}
+        for member in self.members:
+            if thermostats := len(member.part.thermostats):
+                start = at(member.part.method.start_of_friction, 0)
+                xi[member.part.name] = np.full((chains, thermostats), start)
         variances = settled.for_chains(chains)
-        noise = np.empty((chains, 0)) if variances is None else variances
-        self.state = State(theta, p, xi, second, rung, noise=noise)
-        if momenta == "thermal":
-            z = numbers.normals(self.seed, numbers.START, 1, np.arange(chains), 0, 0, size)
-            for member in self.members:
-                method, i = member.part.method, member.index
-                if method.temperature is not None:
-                    p[:, i] = np.sqrt(self._tau(method, 0)) * z[:, i]
+        self.state = State(
+            theta=theta,
+            p=np.zeros_like(theta),
+            xi=xi,
+            second=np.zeros_like(theta),
+            rung=np.zeros(chains, dtype=np.intp),
+            noise=np.empty((chains, 0)) if variances is None else variances,
+        )
+        if momenta == "zero":
+            return self.state
+
+        R = numbers.normals(self.seed, numbers.START, 1, np.arange(chains), 0, 0, size)
+        for member in self.members:
+            method, columns = member.part.method, member.index
+            if method.temperature is not None:
+                self.state.p[:, columns] = np.sqrt(self._tau(method, 0)) * R[:, columns]
         return self.state
+
+
+def _as_chains(theta: ArrayLike) -> Array:
+    """Return a copy of θ as (chains, parameters); a vector is one chain."""
+    array = np.array(theta, dtype=np.float64, ndmin=2)
+    if array.ndim != 2:
+        raise ValueError(f"theta must be (chains, parameters), got an array of shape {array.shape}")
+    return array
+
+
+def _check_size(theta: Array, parts: Sequence[Part]) -> None:
+    """Raise ValueError if θ hasn't as many parameters as the layers of all parts."""
+    size, expected = theta.shape[1], sum(part.size for part in parts)
+    if expected != size:
+        raise ValueError(f"theta has {size} parameters, and the layers have {expected}")
 
 
 def _check_single_run(partition: Partition) -> None:
@@ -412,6 +470,7 @@ def _with_shape_check(noise: Noise, shape: tuple[int, ...]) -> Noise:
     """Return noise(step, slot) as float64, with a check that it has the shape of θ."""
 
     def checked_noise(step: int, slot: int) -> Array:
+        """Return noise(step, slot) after a check of its shape."""
         drawn = np.asarray(noise(step, slot), dtype=np.float64)
         if drawn.shape != shape:
             raise ValueError(f"noise(step, slot) must have theta's shape {shape}, got {drawn.shape}")

@@ -27,8 +27,10 @@ def one_step(
     rotated: bool = True,
     gradient_noise: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Return the matrices of a step in mid-run, x → M x + S z with x = (θ, p) and independent normal numbers
-    z.
+    """Return the matrices M and S of a step in mid-run, x → M x + S z.
+
+    x = (θ, p) has 2N components, and z are independent standard normal numbers. The columns of the matrices
+    are what the reference makes of basis vectors, one chain for each.
 
     Parameters
     ----------
@@ -47,7 +49,9 @@ def one_step(
     Returns
     -------
     M : array (2N, 2N)
+        What a step makes of θ and p.
     S : array (2N, numbers)
+        What a step adds for each normal number.
 
     Raises
     ------
@@ -58,28 +62,30 @@ def one_step(
         raise ValueError("gradient noise is shared between two steps of a word as written: use rotated=True")
     for method in partition.methods.values():
         _check_linear(method)
-    for value in (partition.h, *(v for m in partition.methods.values() for v in vars(m).values())):
-        if isinstance(value, (Schedule, SimulatedTempering)):
-            raise ValueError(f"a law is stationary only while the coefficients are: got {value!r}")
+    _check_constant(partition)
+
     K = np.atleast_2d(np.asarray(hessian, dtype=np.float64))
     N = len(K)
     slots = max(sum(s.kind.draws for s in method.substeps) for method in partition.methods.values())
-    # one chain for each column of M and S: the basis vectors, each noise letter (a rotated step, too, has
-    # each of them once), and the noise of the gradient
+    # one chain for each component of x, of each noise letter (a rotated step, too, has each of them once),
+    # and of the noise of the gradient
     inputs = np.eye(2 * N + slots * N + N)
     x, letter_noise, batch_noise = np.split(inputs, [2 * N, 2 * N + slots * N], axis=1)
 
     def noise(step: int, slot: int) -> Array:
+        """Return the numbers of a noise letter, (chains, N)."""
         return letter_noise[:, slot * N : (slot + 1) * N]
 
     def gradient(theta: Array, batch: int) -> Array:
+        """Return the gradient of the quadratic loss with its noise, (chains, N)."""
         return theta @ K + gradient_noise * batch_noise
 
     chains = Reference(gradient, x[:, :N], partition, layers, rotated=rotated, noise=noise)
     chains.state.p = x[:, N:].copy()
     chains.state.step = 1
     chains.advance(1)
-    M, S = np.split(np.hstack([chains.state.theta, chains.state.p]).T, [2 * N], axis=1)
+    outputs = np.hstack([chains.state.theta, chains.state.p]).T
+    M, S = np.split(outputs, [2 * N], axis=1)
     return M, S
 
 
@@ -102,8 +108,8 @@ def stationary(M: Array, S: Array) -> Array:
     """
     radius = np.max(np.abs(np.linalg.eigvals(M)))
     if radius > 1 - 1e-12:
-        cure = "a smaller h" if radius > 1 + 1e-6 else "friction"
-        raise ValueError(f"no stationary law: a step multiplies by up to {radius:.6g}; {cure} is needed")
+        remedy = "a smaller h" if radius > 1 + 1e-6 else "friction"
+        raise ValueError(f"no stationary law: a step multiplies by up to {radius:.6g}; {remedy} is needed")
     Q = S @ S.T
     V = _accumulate(M, Q)
     return V + _accumulate(M, Q + M @ V @ M.T - V)  # one refinement, which matters near the edge of stability
@@ -135,3 +141,11 @@ def _check_linear(method: Method) -> None:
         raise ValueError(
             f"a step is linear for Langevin, and for AdaptiveLangevin with epsilon=0; got {method!r}"
         )
+
+
+def _check_constant(partition: Partition) -> None:
+    """Raise ValueError if the stepsize or a coefficient of a partition changes during a run."""
+    coefficients = [value for method in partition.methods.values() for value in vars(method).values()]
+    for value in (partition.h, *coefficients):
+        if isinstance(value, (Schedule, SimulatedTempering)):
+            raise ValueError(f"a law is stationary only while the coefficients are: got {value!r}")

@@ -69,7 +69,7 @@ Floats = NDArray[np.float64]
 
 
 def philox(counter: Words, seed: int, rounds: int = ROUNDS) -> Words:
-    """Return the Philox4x32 words of counters.
+    """Return the random words of counters by Philox4x32.
 
     Parameters
     ----------
@@ -78,6 +78,7 @@ def philox(counter: Words, seed: int, rounds: int = ROUNDS) -> Words:
     seed : int
         The key, 64 bits.
     rounds : int
+        How often the words are mixed.
 
     Returns
     -------
@@ -96,11 +97,12 @@ def philox(counter: Words, seed: int, rounds: int = ROUNDS) -> Words:
 
 
 def pack(stream: int, slot: int, chain: ArrayLike, step: ArrayLike, block: ArrayLike) -> Words:
-    """Return the counters of addresses.
+    """Return the counters of addresses, with the bits of all fields packed as at the top of this page.
 
     Parameters
     ----------
     stream, slot : int
+        What the numbers are for, and which use of them within the stream.
     chain, step, block : int or array of int
         Broadcast against one another.
 
@@ -134,10 +136,11 @@ def bits(
     Parameters
     ----------
     seed, stream, slot : int
+        The key, and the fields of the address.
     chain, step : int or array of int
         Broadcast against each other.
     start, stop : int
-        The first element and the stop.
+        The first element, and the one after the last.
 
     Returns
     -------
@@ -196,7 +199,7 @@ def gammas(shape: float, seed: int, stream: int, slot: int, chain: ArrayLike, st
     u = uniforms(seed, stream, slot + 1, chains, step, 0, ATTEMPTS)
     v = (1 + c * x) ** 3
     accepted = _is_gamma_accepted(u, x, v, d)
-    accepted[..., -1] = True  # after 64 attempts, of which at most one in twenty fails
+    accepted[..., -1] = True  # the last of 64 attempts, of which at most one in twenty fails
     first = accepted.argmax(axis=-1)
     return np.asarray(d * np.take_along_axis(v, first[..., None], axis=-1)[..., 0])
 
@@ -206,16 +209,18 @@ def example_gammas(
 ) -> Floats:
     """Draw gamma numbers of shapes > 0, one for each chain and example, by Marsaglia and Tsang.
 
-    Attempt j takes the block of the example in slot + j: a normal number from words 0 and 1, and the uniform
-    one from word 2. A shape below 1 is drawn as one more, times u^(1/shape) with u from word 3.
+    Attempt j takes the block of the example in slot + j: a normal number x from words 0 and 1, and the
+    uniform u from word 2. It proposes d (1 + c x)³ with d = shape - 1/3, c = 1/√(9d). A shape below 1 is
+    drawn as shape + 1, times w^(1/shape) with the uniform w from word 3.
 
     Parameters
     ----------
     shape : float or array
         Shapes, broadcast against (chains, examples).
-    seed, stream, slot : int
+    seed, stream, slot, step : int
+        The key, and the fields of the address of the first attempt.
     chain : int or array of int (chains)
-    step : int
+        The numbers of the chains.
     count : int
         Number of examples.
 
@@ -224,21 +229,23 @@ def example_gammas(
     array (chains, examples)
     """
     chains, examples = np.asarray(chain)[..., None], np.arange(count)
-    drawn = np.full(np.broadcast_shapes(chains.shape, examples.shape), np.nan)
-    shapes = np.broadcast_to(np.asarray(shape, np.float64), drawn.shape)
-    d = shapes + (shapes < 1) - 1 / 3
+    gamma_numbers = np.full(np.broadcast_shapes(chains.shape, examples.shape), np.nan)  # NaN until accepted
+    shapes = np.broadcast_to(np.asarray(shape, np.float64), gamma_numbers.shape)
+    is_boosted = shapes < 1
+    d = shapes + is_boosted - 1 / 3
     c = 1 / np.sqrt(9 * d)
     for attempt in range(SLOTS):
         words = philox(pack(stream, slot + attempt, chains, step, examples), _seed(seed))
-        x, (_, _, u, boost) = box_muller(words)[0], _unit(words)
+        x = box_muller(words)[0]
+        _, _, u, w = _unit(words)
         v = (1 + c * x) ** 3
-        accepted = _is_gamma_accepted(u, x, v, d)
-        number = d * v * np.where(shapes < 1, boost ** (1 / shapes), 1.0)
-        is_last = attempt == SLOTS - 1  # of attempts, of which at most one in twenty fails
-        drawn = np.where(np.isnan(drawn) & (accepted | is_last), number, drawn)
-        if not np.isnan(drawn).any():
+        proposed = d * v * np.where(is_boosted, w ** (1 / shapes), 1.0)
+        is_last = attempt == SLOTS - 1  # the last attempt counts; at most one in twenty fails
+        accepted = _is_gamma_accepted(u, x, v, d) | is_last
+        gamma_numbers = np.where(np.isnan(gamma_numbers) & accepted, proposed, gamma_numbers)
+        if not np.isnan(gamma_numbers).any():
             break
-    return drawn
+    return gamma_numbers
 
 
 def _is_gamma_accepted(u: Floats, x: Floats, v: Floats, d: float | Floats) -> NDArray[np.bool_]:
@@ -248,26 +255,28 @@ def _is_gamma_accepted(u: Floats, x: Floats, v: Floats, d: float | Floats) -> ND
 
 
 def batch(seed: int, chain: int, step: int, count: int, size: int) -> NDArray[np.int64]:
-    """Draw the mini-batch of a step: `size` of `count` examples without replacement (Floyd).
+    """Draw the mini-batch of a step: `size` of `count` examples without replacement, by Floyd's algorithm.
 
     Each subset has the same probability.
     """
     words = bits(seed, BATCH, 0, chain, step, 0, size)
     chosen: list[int] = []
-    for k, word in enumerate(words):
-        last = count - size + k
-        drawn = int(word) * (last + 1) >> 32
-        chosen.append(last if drawn in chosen else drawn)
+    for last, word in enumerate(words, start=count - size):
+        example = int(word) * (last + 1) >> 32  # from 0 to last
+        chosen.append(last if example in chosen else example)
     return np.array(chosen, dtype=np.int64)
 
 
 def epoch(seed: int, chain: int, number: int, count: int) -> NDArray[np.int64]:
-    """Draw the order of all `count` examples in an epoch, each order alike (Fisher and Yates)."""
+    """Draw the order of all `count` examples in an epoch, by the algorithm of Fisher and Yates.
+
+    Each order has the same probability.
+    """
     words = bits(seed, BATCH, 1, chain, number, 0, count)
     order = np.arange(count)
     for last in range(count - 1, 0, -1):
-        drawn = int(words[last]) * (last + 1) >> 32
-        order[last], order[drawn] = order[drawn], order[last]
+        position = int(words[last]) * (last + 1) >> 32  # from 0 to last
+        order[last], order[position] = order[position], order[last]
     return order
 
 
@@ -277,10 +286,10 @@ def _unit(words: Words) -> Floats:
 
 
 def _blocks(start: int, stop: int) -> tuple[NDArray[np.int64], slice]:
-    """Return the blocks (tiles, 64) that hold elements start to stop - 1, and the slice of these in them.
+    """Return the blocks (tiles, 64) that hold elements start to stop - 1, and the slice that these are.
 
-    The first 64 elements of all are the first lane of 64 blocks, of which only those that are needed are
-    returned.
+    If all are among the first 64 elements, which are the first lanes of 64 blocks, only the blocks up to the
+    last one are returned.
     """
     start = whole("start", start, low=0)
     stop = whole("stop", stop, low=start, high=4 * 2**_BLOCK_BITS + 1)

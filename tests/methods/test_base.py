@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
+from heatbath.methods.base import describe, find_method
 from heatbath.methods.schedules import Constant, Cyclical, Exponential, Linear, Piecewise, SimulatedTempering
 
 EXAMPLES = [
@@ -107,16 +108,6 @@ def test_only_tau_can_be_tempered():
 
 
 @pytest.mark.parametrize(
-    "gamma", [math.inf, Constant(math.inf), Piecewise([1.0, math.inf], [10]), [1.0, math.inf]]
-)
-@pytest.mark.parametrize("word", ["BOA", "ABO", "OAB"])
-def test_infinite_friction_is_refused_where_it_would_erase_the_force(gamma, word):
-    with pytest.raises(ValueError, match=rf"word '{word}' with gamma = inf: an O follows every B"):
-        hb.Langevin(gamma, tau=1e-4, word=word)
-    assert hb.Langevin(1.0, tau=1e-4, word=word)
-
-
-@pytest.mark.parametrize(
     ("option", "bad"), [("friction", "SDE"), ("thermostat", "layer"), ("kinetic", None), ("friction", True)]
 )
 def test_an_unknown_option_is_refused_with_what_is_accepted(option, bad):
@@ -134,3 +125,28 @@ def test_repr_says_where_theta_is_seen_at_the_kick_and_only_there():
 
 def test_epsilon_zero_is_allowed():
     assert hb.AdaptiveLangevin(tau=0, sigma=0, epsilon=0).epsilon == 0
+
+
+def test_a_method_is_found_by_the_name_of_its_class_and_an_unknown_name_is_refused():
+    assert find_method("Langevin") is hb.Langevin
+    assert find_method("Langevin", hb.Langevin.__module__) is hb.Langevin
+    with pytest.raises(ValueError, match="'Langevin' of elsewhere is needed, but that of heatbath"):
+        find_method("Langevin", "elsewhere")
+    with pytest.raises(ValueError, match="there is no method 'Newton'; accepted: Langevin, "):
+        find_method("Newton")
+    with pytest.raises(ValueError, match="it is defined in elsewhere: import that module first"):
+        find_method("Newton", "elsewhere")
+
+
+def test_a_cooled_method_has_its_temperature_divided_and_a_driving_noise_by_the_square_root():
+    assert hb.Langevin(1.0, 1e-3).cooled(10, 100.0).tau == Piecewise([1e-3, 1e-5], [10])
+    assert hb.SGLD(0.5).cooled(10, 4.0).sigma == Piecewise([0.5, 0.25], [10])
+    assert hb.SGD().cooled(10, 4.0) == hb.SGD()
+
+
+def test_arguments_are_described_by_their_fields():
+    gamma, tau = (describe(hb.Langevin)[name] for name in ("gamma", "tau"))
+    assert (gamma.kind, gamma.symbol, gamma.is_required()) == ("coefficient", "γ", True)
+    assert (tau.is_required(), tau.is_required(has_posterior=True)) == (True, False)
+    assert (describe(hb.Momentum)["kind"].kind, describe(hb.Momentum)["kind"].choices) == ("whole", (1, 2))
+    assert describe(hb.AdaptiveLangevin)["friction"].kind == "text"
