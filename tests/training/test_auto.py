@@ -69,7 +69,7 @@ def test_where_a_look_at_all_examples_takes_long_few_are_taken(cheap, looks, lad
 
     monkeypatch.setattr(auto, "thermal_ratio", too_hot)
     monkeypatch.setattr(auto, "thermal_ratios", all_too_hot)
-    monkeypatch.setattr(budget, "MEASUREMENT", budget.TemperatureRule(always_affordable=cheap))
+    monkeypatch.setattr(budget, "MEASUREMENT", budget.MeasurementRule(always_affordable=cheap))
     with pytest.warns(hb.OffTemperatureWarning):
         hb.train(regression(200), hb.MLP((3,), "tanh"), langevin(), 4000, 2, 2, samples=4, record=1)
     assert len(looks_of_ladders) == ladders

@@ -52,8 +52,8 @@ class TrialRule:
 
 
 @dataclass(frozen=True)
-class TemperatureRule:
-    """Number of samples that measure a temperature, at three full gradients each."""
+class MeasurementRule:
+    """How many samples measure a temperature, at three full gradients each."""
 
     share: float = 0.05  # of the work of a run
     fewest: int = 16  # samples that give an error worth having
@@ -72,7 +72,7 @@ class LengthRule:
     samples: int = 100  # of each chain, where no number is given
 
 
-FIT, TRIAL, MEASUREMENT, LENGTH = FitRule(), TrialRule(), TemperatureRule(), LengthRule()
+FIT, TRIAL, MEASUREMENT, LENGTH = FitRule(), TrialRule(), MeasurementRule(), LengthRule()
 
 
 class Size(NamedTuple):
