@@ -172,7 +172,7 @@ def _step_block(block, task, like, tensors, work, sums, units, seed):
 def _fold_for_tensor(t, start, stop, tensors, work, units, buffers):
     """Fold the operations start to stop - 1 into moves of `buffers`, for tensor t; alone, lane 0 is used."""
     columns, thermostat = buffers.columns, buffers.thermostat
-    lanes = lanes_of(buffers.moves.numbers)
+    lanes = lanes_of(buffers.moves.coefficients)
     buffers.scratch.chain_numbers[0] = tensors[t, CHAIN]
     for o in range(start, stop):
         for column in range(WIDTH):
