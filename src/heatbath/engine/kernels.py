@@ -760,7 +760,7 @@ def sum_squares(layout, values, ranges, first_range, stop_range, scratch):
 
 
 @compiled
-def _uniform(word):
+def uniform(word):
     """Return the uniform number in (0, 1) of a random word, as float64."""
     return (word + 0.5) * 2.0**-32
 
@@ -768,7 +768,7 @@ def _uniform(word):
 @compiled
 def _normal_radius(word):
     """Return √(-2 log u) for a random word: Box and Muller make two normal numbers of it and an angle."""
-    return math.sqrt(-2.0 * math.log(_uniform(word)))
+    return math.sqrt(-2.0 * math.log(uniform(word)))
 
 
 @compiled(apart=True)
@@ -784,7 +784,7 @@ def _draw_normal(seed, stream_slot, chain, step, element, scratch):
         Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot, step, tile, TILE
     )  # fmt: skip
     pair = row // 2 * 2 * ROW + k
-    radius, angle = _normal_radius(scratch.words[pair]), _uniform(scratch.words[pair + ROW])
+    radius, angle = _normal_radius(scratch.words[pair]), uniform(scratch.words[pair + ROW])
     turn = math.cos(2.0 * math.pi * angle) if row % 2 == 0 else math.sin(2.0 * math.pi * angle)
     return radius * turn
 
@@ -830,10 +830,10 @@ def draw_example_gammas(layout, seed, stream_slot, step, tile, scratch, gammas, 
             shape = -gammas[start + e]
             d = shape + (1.0 if shape < 1.0 else 0.0) - 1.0 / 3.0
             c = 1.0 / math.sqrt(9.0 * d)
-            x = _normal_radius(words[e]) * math.cos(2.0 * math.pi * _uniform(words[row_size + e]))
+            x = _normal_radius(words[e]) * math.cos(2.0 * math.pi * uniform(words[row_size + e]))
             v = (1.0 + c * x) ** 3
-            if _is_gamma_accepted(_uniform(words[2 * row_size + e]), x, v, d) or attempt == SLOTS - 1:
-                boost = _uniform(words[3 * row_size + e]) ** (1.0 / shape) if shape < 1.0 else 1.0
+            if _is_gamma_accepted(uniform(words[2 * row_size + e]), x, v, d) or attempt == SLOTS - 1:
+                boost = uniform(words[3 * row_size + e]) ** (1.0 / shape) if shape < 1.0 else 1.0
                 gammas[start + e] = d * v * boost
             else:
                 is_waiting = True
@@ -854,6 +854,6 @@ def draw_gamma(shape, seed, stream_slot, chain, step, scratch):
             Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot + 1, step, 0, ATTEMPTS
         )  # fmt: skip
         v = (1.0 + c * x) ** 3
-        if _is_gamma_accepted(_uniform(scratch.words[i]), x, v, d):
+        if _is_gamma_accepted(uniform(scratch.words[i]), x, v, d):
             break
     return d * v

@@ -50,10 +50,14 @@ class Notes(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The chains `first` to first + members - 1, which are computed side by side; alone it is one."""
+    """The chains `first` to first + members - 1, which are computed side by side; alone it is one.
+
+    `chains` is the state of all chains, a `loop.ChainState` with pointers.
+    """
 
     first: int
     members: int
+    chains: Any
 
 
 @compiled(apart=True)
