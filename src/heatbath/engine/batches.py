@@ -13,14 +13,14 @@ from heatbath.engine.compile import compiled
 from heatbath.engine.layouts import chains_in
 from heatbath.engine.random import fill_words
 from heatbath.engine.simd import Pointer, Traced, concatenate, loop, select, store, traced
-from heatbath.reference.random import BATCH, TILE
+from heatbath.reference.random import BATCH, SLOT_BITS, TILE
 
 _u64 = np.uint64
 FOUR = 4  # columns that are copied at a time
 COMPARED = 128
 """Largest mini-batch that is drawn by comparing its examples: this takes the square of the size."""
 
-_SUBSET, _SHUFFLE = BATCH << 14, BATCH << 14 | 1  # stream and slot of the words
+_SUBSET, _SHUFFLE = BATCH << SLOT_BITS, BATCH << SLOT_BITS | 1  # stream and slot of the words
 
 
 @compiled
@@ -74,7 +74,7 @@ def draw_subset(layout, like, memory, draw, scratch, seed, step, size, count):
 
     Parameters
     ----------
-    layout : `Layout`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     like : pointer to numbers in the precision of the chains
     memory : `SubsetMemory`, whose `chosen` is written
     draw : number to stamp the chosen examples with, another one for each subset
@@ -112,7 +112,7 @@ def shuffle(layout, like, order, chain_numbers, seed, epoch, words, count):
 
     Parameters
     ----------
-    layout : `Layout`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     like : pointer to numbers in the precision of the chains
     order : pointer to (example, lane), which is written
     chain_numbers : pointer to the numbers of the chains, in the order that `fill_normals` takes
@@ -258,6 +258,7 @@ def gather(layout, table, columns, sets, chosen, size, room, stride, capacity):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     table : `DataTable` with a pointer
     columns : how many of the targets to copy, which may be none; the weight is the last
     sets : pointer to (lane), the data set of each chain

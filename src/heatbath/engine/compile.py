@@ -243,6 +243,7 @@ def _pipeline(lowering: Any) -> Any:
 
     class Pipeline(CompilerBase):
         def _compile_core(self) -> Any:
+            """Compile as Numba does, without garbage collection; report it first if it is a loop."""
             if lowering is _LowerLoop:
                 _report_compilation(self.state)
             collecting = gc.isenabled()

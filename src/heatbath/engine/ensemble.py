@@ -360,8 +360,9 @@ def usual_layout(shape: Shape, chains: int, dtype: DTypeLike, threads: int | Non
 
 
 def _fastest_layout(shape: Shape, number: NDArray[np.int64], dtype: DTypeLike, threads: int) -> Layout:
-    """Return the layout in which the chains with these numbers finish first.
+    """Return the layout in which chains of a network finish first on some threads.
 
+    `number` are the numbers of the chains, and `dtype` is the precision of the parameters.
     A group takes as long for one chain as for all lanes. How long that is, in chains alone, was measured
     (benchmarks/costs.py): from a third of the lanes for networks with 80 parameters to three quarters for
     those with thousands.

@@ -22,7 +22,7 @@ from heatbath.engine.losses import (
     multiply_by_weights,
 )
 from heatbath.engine.simd import BYTES, Pointer, keep_alive, lanes_of, pointer_to, with_pointers
-from heatbath.reference.random import ROW, SLOTS, TAIL
+from heatbath.reference.random import ROW, SLOT_BITS, SLOTS, TAIL
 
 _WEIGHT_PARAMETERS = 18  # the column of `DenseLayerRow`
 
@@ -33,7 +33,7 @@ def _forward_chunk(layout, theta, network, table, columns, sets, room, first):
 
     Parameters
     ----------
-    layout : `Layout`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     theta : pointer to (parameter, lane)
     network : `Network`, with the size of a chunk
     table : `DataTable` with a pointer
@@ -59,9 +59,9 @@ def evaluate(layout, theta, network, table, sets, room, mean_loss, accuracy):
 
     Parameters
     ----------
-    layout : `Layout`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     theta : pointer to (parameter, lane)
-    network : `Network`
+    network : `Network`, its layers and sizes as numbers
     table : `DataTable` with a pointer
     sets : pointer to (lane), the data set of each chain
     room : `Room`, memory to work in
@@ -150,7 +150,7 @@ def _fill_gammas(layout, student, sets, count, first, k):
         for lane in range(group_size):
             shape = student.shapes[sets[lane] * count + first + i] if first + i < count else 0.0
             student.gammas[start + i * group_size + lane] = -shape
-    stream_slot, tile = TAIL << 14 | SLOTS * k, first // ROW
+    stream_slot, tile = TAIL << SLOT_BITS | SLOTS * k, first // ROW
     draw_example_gammas(
         layout, student.seed, stream_slot, student.step, tile, student.scratch, student.gammas, start
     )  # fmt: skip
@@ -253,7 +253,7 @@ def evaluate_mixtures(layout, first, stop, data, weights, input_weights, activat
     data : `MixtureData`
     weights, input_weights : arrays (mixture, corner)
     activation : number of the activation
-    network : `Network`
+    network : `Network`, its layers and sizes as numbers
     losses, right : arrays (mixture), to which the sums over the examples are added
     """
     corners, inputs, Y = data.corners, data.inputs, data.Y

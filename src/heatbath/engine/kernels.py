@@ -207,7 +207,10 @@ def reserve_moves(segments, capacity, types, address):
 
 @compiled(apart=True)
 def reserve_scratch(layout, types, address):
-    """Reserve memory at an address for `Scratch`; return it and the next free address."""
+    """Reserve memory at an address for `Scratch`; return it and the next free address.
+
+    `types` are `PointerTypes`, of which `parameter` has the precision of the chains.
+    """
     lanes, group_size = lanes_of(types.parameter), chains_in(layout, types.parameter)
     z, address = reserve(address, TILE * group_size, types.parameter)
     words, address = reserve(address, TILE * group_size, types.uint32)
@@ -285,6 +288,7 @@ def fold_operations(layout, operations, low, high, columns, thermostat, n, moves
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     operations : pointer to rows of `OperationRow`
     columns : pointer to (operation, WIDTH, lane), the numbers that each operation takes, in float64
     thermostat : `ThermostatValues` of the parameters that the segment moves
@@ -293,41 +297,56 @@ def fold_operations(layout, operations, low, high, columns, thermostat, n, moves
     scratch : `Scratch`, of which `coefficients` are overwritten
     """
     lanes = lanes_of(moves.coefficients)
-    rows = offset_pointer(moves.rows, segment * moves.capacity * MOVE_COLUMNS)
     for lane in range(0, chains_in(layout, moves.coefficients), EIGHT):
         chains = EightChains(
-            offset_pointer(columns, lane),
-            offset_pointer(scratch.coefficients, lane),
-            offset_pointer(thermostat.xi, lane),
-            offset_pointer(thermostat.root_tau, lane),
-            offset_pointer(thermostat.unit, lane),
-            lanes,
-        )
-        count, reached, row = 0, FINISHED, rows
-        for i in range(low, high):
-            operation = operation_of(operations, i)
-            if operation.kind == READ and reached < FINISHED:
-                row[READ_POINT] = READ_BEFORE_NOISE if reached < NOISE_STAGE else READ_AFTER_NOISE
-                reached = max(reached, DRIFT_STAGE)
-                continue
+            offset_pointer(columns, lane), offset_pointer(scratch.coefficients, lane),
+            offset_pointer(thermostat.xi, lane), offset_pointer(thermostat.root_tau, lane),
+            offset_pointer(thermostat.unit, lane), lanes,
+        )  # fmt: skip
+        _fold_for_eight_chains(layout, operations, low, high, chains, lane, n, moves, segment)
 
-            stage = _stage_of(operation.kind, reached)
-            if _needs_new_move(stage, reached, operation.stream_slot, row):
-                if count > 0:
-                    _finish_move(layout, moves, segment, count - 1, lane, chains.coefficients)
-                row = offset_pointer(rows, count * MOVE_COLUMNS)
-                _begin_move(row, operation, stage == FINISHED, chains)
-                count += 1
-                if operation.kind == A:
-                    stage = DRIFT_STAGE
 
-            first_column = offset_pointer(chains.columns, i * WIDTH * lanes)
-            _add_operation(operation, stage, n, first_column, row, chains)
-            reached = stage
+@compiled
+def _fold_for_eight_chains(layout, operations, low, high, chains, lane, n, moves, segment):
+    """Fold the operations low to high - 1 into the moves of a segment, for 8 chains of a group or one alone.
 
-        if count > 0:
-            _finish_move(layout, moves, segment, count - 1, lane, chains.coefficients)
-        moves.counts[segment] = count
+    An operation joins the last move, unless the stage that it belongs to is over there.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    operations : pointer to rows of `OperationRow`
+    chains : `EightChains`, whose `coefficients` are overwritten
+    lane : the lane of the first of the chains
+    n : the step, which counts for Adam
+    moves : `Moves`; those of the segment are written
+    segment : number of the segment
+    """
+    rows = offset_pointer(moves.rows, segment * moves.capacity * MOVE_COLUMNS)
+    count, reached, row = 0, FINISHED, rows
+    for i in range(low, high):
+        operation = operation_of(operations, i)
+        if operation.kind == READ and reached < FINISHED:
+            row[READ_POINT] = READ_BEFORE_NOISE if reached < NOISE_STAGE else READ_AFTER_NOISE
+            reached = max(reached, DRIFT_STAGE)
+            continue
+
+        stage = _stage_of(operation.kind, reached)
+        if _needs_new_move(stage, reached, operation.stream_slot, row):
+            if count > 0:
+                _finish_move(layout, moves, segment, count - 1, lane, chains.coefficients)
+            row = offset_pointer(rows, count * MOVE_COLUMNS)
+            _begin_move(row, operation, stage == FINISHED, chains)
+            count += 1
+            if operation.kind == A:
+                stage = DRIFT_STAGE
+        first_column = offset_pointer(chains.columns, i * WIDTH * chains.lanes)
+        _add_operation(operation, stage, n, first_column, row, chains)
+        reached = stage
+
+    if count > 0:
+        _finish_move(layout, moves, segment, count - 1, lane, chains.coefficients)
+    moves.counts[segment] = count
 
 
 @compiled
@@ -355,7 +374,7 @@ def _add_operation(operation, stage, n, columns, row, chains):
 
     Parameters
     ----------
-    operation : `OperationRow`
+    operation : `OperationRow`, its kind and the address of its noise
     stage : stage of the move that the operation belongs to; it says which of the two drifts an A is
     n : the step, which counts for Adam
     columns : pointer to the operation's WIDTH columns (see `operations`); column k is at k `chains.lanes`
@@ -431,6 +450,7 @@ def _finish_move(layout, moves, segment, move, lane, coefficients):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     moves : `Moves`; the row and the coefficients of the move are written
     segment, move : number of the segment, and of the move in it
     lane : the lane of the first of 8 chains
@@ -472,8 +492,8 @@ def _over_range(update: Any, reads: bool = False) -> Any:
 
     Parameters
     ----------
-    update : callable (tensors, index, noise, c, total, mask)
-        Updates the vectors of `tensors` at an index, with a vector of normal numbers and the coefficients c
+    update : callable (tensors, index, noise, coefficients, total, mask)
+        Updates the vectors of `tensors` at an index, with a vector of normal numbers and the coefficients
         of a move. Where there is a `mask`, lanes in which it is false stay as they are. Returns `total`, a
         vector, with p·p added if the move reads it.
     reads : bool
@@ -481,19 +501,19 @@ def _over_range(update: Any, reads: bool = False) -> Any:
 
     Returns
     -------
-    callable (layout, tensors, z, span, c, sums)
+    callable (layout, tensors, z, span, coefficients, sums)
         Updates the parameters of a `Span`, of which z has the normal numbers; writes to `sums`.
     """
 
     @traced
-    def update_range(layout, tensors, z, span, c, sums):
-        """Update full vectors first, then the remainder of a chain alone, which a mask cuts off."""
+    def update_range(layout, tensors, z, span, coefficients, sums):
+        """Update the parameters of a span: full vectors, then the remainder of a chain alone with a mask."""
         lanes = z.lanes
         total = LoopVariables([z.zero()])
 
         def update_vector(v, first, noise_start, mask=None):
             index, noise = first + v * lanes, z.load(noise_start + v * lanes)
-            total.set([update(tensors, index, noise, c, total.get()[0], mask)])
+            total.set([update(tensors, index, noise, coefficients, total.get()[0], mask)])
 
         if isinstance(layout, LaneGroup):
             first, noise_start = span.first * lanes, span.noise_start * lanes
@@ -534,20 +554,21 @@ def _make_move(kick: bool, noisy: bool, reads: bool) -> Any:
         Whether it sums p·p, before or after the noise as the coefficients say.
     """
 
-    def update(tensors: Any, index: Any, noise: Any, c: Any, total: Any, mask: Any) -> Any:
+    def update(tensors: Any, index: Any, noise: Any, coefficients: Any, total: Any, mask: Any) -> Any:
+        """Move vectors of θ and p in place; return `total` with p·p added if the move reads it."""
         theta, p = tensors.theta.load(index, mask), tensors.p.load(index, mask)
         if kick:
-            p = fma(-c[DECAY], theta, fma(c[KICK], tensors.G.load(index, mask), p))
-        theta = fma(c[DRIFT], p, theta)
+            p = fma(-coefficients[DECAY], theta, fma(coefficients[KICK], tensors.G.load(index, mask), p))
+        theta = fma(coefficients[DRIFT], p, theta)
         if reads:
-            total = fma(p * c[READS_BEFORE], p, total)
-        p = c[FACTOR] * p
+            total = fma(p * coefficients[READS_BEFORE], p, total)
+        p = coefficients[FACTOR] * p
         if noisy:
             noise = noise if mask is None else select(mask, noise, 0.0)  # so that p·p is not touched
-            p = _add_noise(c[NOISE_SCALE], noise, p)
+            p = _add_noise(coefficients[NOISE_SCALE], noise, p)
         if reads:
-            total = fma(p * c[READS_AFTER], p, total)
-        tensors.theta.store(index, fma(c[LAST_DRIFT], p, theta), mask)
+            total = fma(p * coefficients[READS_AFTER], p, total)
+        tensors.theta.store(index, fma(coefficients[LAST_DRIFT], p, theta), mask)
         tensors.p.store(index, p, mask)
         return total
 
@@ -562,32 +583,36 @@ def _add_noise(scale: simd.Traced, noise: simd.Traced, value: simd.Traced) -> si
 def _make_descent(noisy: bool) -> Any:
     """Return θ += t G - d θ + b R over a range, with or without the noise, as `_over_range` does."""
 
-    def update(tensors: Any, index: Any, noise: Any, c: Any, total: Any, mask: Any) -> Any:
+    def update(tensors: Any, index: Any, noise: Any, coefficients: Any, total: Any, mask: Any) -> Any:
+        """Move a vector of θ in place; return `total` as it is."""
         theta = tensors.theta.load(index, mask)
-        theta = fma(c[KICK], tensors.G.load(index, mask), fma(-c[DECAY], theta, theta))
-        tensors.theta.store(index, _add_noise(c[NOISE_SCALE], noise, theta) if noisy else theta, mask)
+        theta = fma(coefficients[KICK], tensors.G.load(index, mask), fma(-coefficients[DECAY], theta, theta))
+        tensors.theta.store(
+            index, _add_noise(coefficients[NOISE_SCALE], noise, theta) if noisy else theta, mask
+        )
         return total
 
     return _over_range(update)
 
 
-def _update_adam(tensors: Any, index: Any, noise: Any, c: Any, total: Any, mask: Any) -> Any:
+def _update_adam(tensors: Any, index: Any, noise: Any, coefficients: Any, total: Any, mask: Any) -> Any:
     """Step vectors of θ, p (the first moment) and the second moments by Adam, in place; return `total`.
 
-    The arguments are those of the update in `_over_range`; Adam has no noise.
+    The vectors of `tensors` are those at an index, without the lanes where a `mask` is false, and
+    `coefficients` are those of a move. Adam has no noise, and adds no p·p to `total`.
     """
     G = tensors.G.load(index, mask)
-    p = fma(c[BETA1], tensors.p.load(index, mask), c[COMPLEMENT1] * G)
-    second = fma(c[BETA2], tensors.second.load(index, mask), c[COMPLEMENT2] * G * G)
-    step = c[UNBIAS1] * p / (sqrt(c[UNBIAS2] * second) + c[EPS])
+    p = fma(coefficients[BETA1], tensors.p.load(index, mask), coefficients[COMPLEMENT1] * G)
+    second = fma(coefficients[BETA2], tensors.second.load(index, mask), coefficients[COMPLEMENT2] * G * G)
+    step = coefficients[UNBIAS1] * p / (sqrt(coefficients[UNBIAS2] * second) + coefficients[EPS])
     theta = tensors.theta.load(index, mask)
-    tensors.theta.store(index, fma(c[RATE], step, fma(-c[SHRINK], theta, theta)), mask)
+    tensors.theta.store(index, fma(coefficients[RATE], step, fma(-coefficients[SHRINK], theta, theta)), mask)
     tensors.p.store(index, p, mask)
     tensors.second.store(index, second, mask)
     return total
 
 
-def _read_momenta(tensors: Any, index: Any, noise: Any, c: Any, total: Any, mask: Any) -> Any:
+def _read_momenta(tensors: Any, index: Any, noise: Any, coefficients: Any, total: Any, mask: Any) -> Any:
     """Return `total` with p·p of a vector of momenta added; an update as in `_over_range`."""
     p = tensors.p.load(index, mask)
     return fma(p, p, total)
@@ -604,45 +629,46 @@ _adam, _read = _over_range(_update_adam), _over_range(_read_momenta, reads=True)
 
 
 @compiled
-def _apply_move(layout, move, tensors, z, span, c, sums):
+def _apply_move(layout, move, tensors, z, span, coefficients, sums):
     """Apply a move to the parameters of a span in place.
 
     Parameters
     ----------
-    move : `MoveRow`
-    tensors : `Tensors`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    move : `MoveRow`, the kind of the move and what it has
+    tensors : `Tensors`, pointers to θ, p, G and the second moments
     z : pointer to the normal numbers of the tile, (element, lane)
-    span : `Span`
-    c : the vectors of the move's coefficients (see `_load_coefficients`)
+    span : `Span`, the first parameter, how many, and where their noise begins
+    coefficients : the vectors of the move's coefficients (see `_load_coefficients`)
     sums : pointer to the partial sums of p·p, which are written if the move reads it
     """
     if move.kind == ADAM:
-        _adam(layout, tensors, z, span, c, sums)
+        _adam(layout, tensors, z, span, coefficients, sums)
     elif move.kind == READ:
-        _read(layout, tensors, z, span, c, sums)
+        _read(layout, tensors, z, span, coefficients, sums)
     elif move.kind == DESCEND and move.noisy:
-        _descend_with_noise(layout, tensors, z, span, c, sums)
+        _descend_with_noise(layout, tensors, z, span, coefficients, sums)
     elif move.kind == DESCEND:
-        _descend(layout, tensors, z, span, c, sums)
+        _descend(layout, tensors, z, span, coefficients, sums)
     elif move.read_point > 0:
-        _move_and_read(layout, move, tensors, z, span, c, sums)
+        _move_and_read(layout, move, tensors, z, span, coefficients, sums)
     elif not move.noisy:
-        _kick(layout, tensors, z, span, c, sums)
+        _kick(layout, tensors, z, span, coefficients, sums)
     elif move.kicked:
-        _kick_and_noise(layout, tensors, z, span, c, sums)
+        _kick_and_noise(layout, tensors, z, span, coefficients, sums)
     else:
-        _noise(layout, tensors, z, span, c, sums)
+        _noise(layout, tensors, z, span, coefficients, sums)
 
 
 @compiled
-def _move_and_read(layout, move, tensors, z, span, c, sums):
+def _move_and_read(layout, move, tensors, z, span, coefficients, sums):
     """Apply a move that reads p·p in place; the arguments are those of `_apply_move`."""
     if not move.noisy:
-        _kick_and_read(layout, tensors, z, span, c, sums)
+        _kick_and_read(layout, tensors, z, span, coefficients, sums)
     elif move.kicked:
-        _kick_noise_and_read(layout, tensors, z, span, c, sums)
+        _kick_noise_and_read(layout, tensors, z, span, coefficients, sums)
     else:
-        _noise_and_read(layout, tensors, z, span, c, sums)
+        _noise_and_read(layout, tensors, z, span, coefficients, sums)
 
 
 @compiled
@@ -685,7 +711,8 @@ def apply_segment(layout, tensors, ranges, bounds, moves, segment_number, seed, 
 
     Parameters
     ----------
-    tensors : `Tensors`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    tensors : `Tensors`, pointers to θ, p, G and the second moments
     ranges : pointer to (range, 2), the first element and the stop of each
     bounds : the first range to move, and the stop
     moves : `Moves`
@@ -711,11 +738,22 @@ def apply_segment(layout, tensors, ranges, bounds, moves, segment_number, seed, 
 
 @compiled
 def _move_tile(layout, tensors, tile, low, high, segment, seed, n, scratch, has_read):
-    """Apply the moves of a `Segment` at step n to the elements low to high - 1, all in one tile, in place.
+    """Apply the moves of a segment at step n, in place, to parameters that are in one tile.
 
-    The noise of a tile is that of TILE elements in a row (see `reference.random`). `has_read` says whether
-    p·p was read in tiles before; the sums of this one are then added to those in `scratch.kinetic`. Returns
-    whether it was read there or here.
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    tensors : `Tensors`, pointers to θ, p, G and the second moments
+    tile : number of the tile, TILE parameters whose noise is made together
+    low, high : the first parameter, and the stop
+    segment : `Segment`, pointers to the moves
+    seed, n : the address of the noise
+    scratch : `Scratch`; to its `kinetic` p·p of each chain is added where a move reads it
+    has_read : whether p·p was read in earlier tiles
+
+    Returns
+    -------
+    Whether p·p was read in earlier tiles or in this one
     """
     noise_start = low - tile * TILE
     span = Span(low, high - low, noise_start)
@@ -741,10 +779,11 @@ def sum_squares(layout, values, ranges, first_range, stop_range, scratch):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     values : pointer to (element, lane), such as p or θ
     ranges : pointer to (range, 2), the first element and the stop of each
     first_range, stop_range : the first range to sum over, and the stop
-    scratch : `Scratch`
+    scratch : `Scratch`, memory to work in
     """
     has_read = False
     tensors = Tensors(values, values, values, values)
@@ -775,8 +814,9 @@ def _normal_radius(word):
 def _draw_normal(seed, stream_slot, chain, step, element, scratch):
     """Return the normal number of one chain and element, in float64 always.
 
-    The words of the tile of the element are written to `scratch`. A word of one row and that of the next row
-    in the same place make two normal numbers, one for each of the two rows.
+    The other arguments are those of its address (see `reference.random`), and memory to work in, where the
+    words of the element's tile are written. A word of one row and that of the next row in the same place make
+    two normal numbers, one for each of the two rows.
     """
     tile, row, k = element // TILE, element % TILE // ROW, element % ROW
     scratch.chain_number[0] = chain
@@ -787,6 +827,18 @@ def _draw_normal(seed, stream_slot, chain, step, element, scratch):
     radius, angle = _normal_radius(scratch.words[pair]), uniform(scratch.words[pair + ROW])
     turn = math.cos(2.0 * math.pi * angle) if row % 2 == 0 else math.sin(2.0 * math.pi * angle)
     return radius * turn
+
+
+@compiled
+def change_of_friction(c, tau, is_mean, root_tau, kinetic, size):
+    """Return what a THERMOSTAT adds to ξ, c (p·p - N τ), or c (p·p/N - τ) if `is_mean` is above 0.
+
+    `kinetic` is p·p of N = `size` parameters. A negative τ stands for that of the chain's rung, the square of
+    `root_tau`.
+    """
+    target = root_tau * root_tau if tau < 0 else tau
+    share = 1.0 / size if is_mean > 0 else 1.0
+    return c * share * (kinetic - size * target)
 
 
 @compiled
@@ -811,6 +863,9 @@ def draw_example_gammas(layout, seed, stream_slot, step, tile, scratch, gammas, 
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    seed, stream_slot, step, tile : the address of the random words; each attempt has the next slot
+    scratch : `Scratch`, memory for the words
     gammas : pointer to (example, lane), which are written
         Minus the shape where a number is to be drawn; 0 stays.
     start : index of the first example in `gammas`
@@ -843,7 +898,9 @@ def draw_example_gammas(layout, seed, stream_slot, step, tile, scratch, gammas, 
 def draw_gamma(shape, seed, stream_slot, chain, step, scratch):
     """Return the gamma number of a shape >= 1 that `noise.gammas` draws for one chain, in float64 always.
 
-    By the method of Marsaglia and Tsang, as in `draw_example_gammas`, with up to ATTEMPTS proposals.
+    By the method of Marsaglia and Tsang, as in `draw_example_gammas`, with up to ATTEMPTS proposals. Their
+    normal numbers x are in the slot `stream_slot`, and the uniform ones in the next one, at the address of
+    the `seed`, chain and `step`. `scratch` is memory for the words.
     """
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)

@@ -107,7 +107,7 @@ def add_partial_sums(layout, partial_sums, totals):
 
     Parameters
     ----------
-    layout : `Layout`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     partial_sums : pointer, in the precision of the chains
         In a group (partial sum, lane), as many vectors as there are lanes; for a chain alone one vector.
     totals : pointer to a float64 number for each chain, which is updated

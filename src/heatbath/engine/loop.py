@@ -42,6 +42,7 @@ from heatbath.engine.kernels import (
     Tensors,
     ThermostatValues,
     apply_segment,
+    change_of_friction,
     draw_gamma,
     fluctuate,
     fold_operations,
@@ -70,7 +71,7 @@ from heatbath.engine.simd import (
     with_pointers,
 )
 from heatbath.methods.operations import ADAM, THERMOSTAT, WIDTH, C, F, S
-from heatbath.reference.random import ROW, TEMPERING, VARIANCE
+from heatbath.reference.random import ROW, SLOT_BITS, TEMPERING, VARIANCE
 
 control_of = row_reader(Control)
 
@@ -315,8 +316,9 @@ def _reserve_state(layout, types, sizes, targets, address):
 
     Parameters
     ----------
-    types : `PointerTypes`
-    sizes : `Sizes`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    types : `PointerTypes`, of which `parameter` has the precision of the chains
+    sizes : `Sizes`, how many parameters, units, targets and examples there are
     targets : number of targets, with or without a variance
     """
     like = types.parameter
@@ -354,9 +356,10 @@ def _reserve_buffers(layout, types, network, sizes, address):
 
     Parameters
     ----------
-    types : `PointerTypes`
-    network : `Network`
-    sizes : `Sizes`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    types : `PointerTypes`, of which `parameter` has the precision of the chains
+    network : `Network`, its layers and sizes as numbers
+    sizes : `Sizes`, how many parameters, units, targets and examples there are
     address : an address where a vector may begin, or 0 to learn how much memory is needed
     """
     lanes, group_size = lanes_of(types.parameter), chains_in(layout, types.parameter)
@@ -377,7 +380,10 @@ def _reserve_buffers(layout, types, network, sizes, address):
 
 @compiled
 def _initialise_buffers(layout, network, sizes, buffers):
-    """Set what all groups of a block share: a mini-batch of all data, no stamps, equal target weights."""
+    """Set what all groups of a block share: a mini-batch of all data, no stamps, equal target weights.
+
+    `network` is the `Network` and `sizes` the `Sizes`; the memory of `buffers`, `LoopBuffers`, is written.
+    """
     group_size, lanes = chains_in(layout, buffers.state.theta), lanes_of(buffers.state.theta)
     for i in range(sizes.batch):
         for lane in range(group_size):
@@ -390,6 +396,20 @@ def _initialise_buffers(layout, network, sizes, buffers):
 
 
 # Chains to lanes and back
+
+
+@compiled
+def _copy_to_lane(rows, row, columns, lane, stride, count):
+    """Copy a row of (row, number), with `count` numbers, to a lane of (number, lane), `stride` apart."""
+    for i in range(count):
+        columns[i * stride + lane] = rows[row * count + i]
+
+
+@compiled
+def _copy_from_lane(columns, lane, stride, rows, row, count):
+    """Copy a lane of (number, lane), with `count` numbers `stride` apart, to a row of (row, number)."""
+    for i in range(count):
+        rows[row * count + i] = columns[i * stride + lane]
 
 
 @compiled
@@ -406,11 +426,12 @@ def _load_group(layout, group, setup, sets, ladder, variance, buffers):
 
     Parameters
     ----------
-    group : `Group`
-    setup : `Setup`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    group : `Group`, the chains that are computed together
+    setup : `Setup`, the network, data, units and sizes, which stay the same
     sets : number of data sets
-    ladder : `Ladder` or None
-    variance : `Draws` or None
+    ladder : `Ladder` of temperatures, or None without simulated tempering
+    variance : `Draws`, how variances of the data are drawn, or None
     buffers : `LoopBuffers`, which are written
     """
     state, sizes = buffers.state, setup.sizes
@@ -425,8 +446,8 @@ def _load_group(layout, group, setup, sets, ladder, variance, buffers):
         state.sets[lane] = number % sets
         state.rung[lane], state.root_tau[lane] = rung, _root_tau(ladder, rung)
         # 16 chains are in the order that `fill_normals` takes: even lanes before odd ones
-        place = lane % 2 * 8 + lane // 2 if lanes == 16 and group_size > 1 else lane
-        buffers.scratch.chain_numbers[place] = number
+        position = lane % 2 * 8 + lane // 2 if lanes == 16 and group_size > 1 else lane
+        buffers.scratch.chain_numbers[position] = number
         _load_chain(layout, group.chains, chain, lane, sizes, state)
         _weight_targets(state, buffers.room, lane, sizes.targets, setup.network.degrees, variance)
 
@@ -437,23 +458,21 @@ def _load_chain(layout, chains, chain, lane, sizes, state):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     chains : `ChainState` with pointers
     chain, lane : which of the chains, and where to
-    sizes : `Sizes`
+    sizes : `Sizes`, how many parameters, units, targets and examples there are
     state : `LoopState`, which is written
     """
     group_size, lanes = chains_in(layout, state.theta), lanes_of(state.theta)
-    for u in range(sizes.units):
-        state.xi[u * lanes + lane] = chains.xi[chain * sizes.units + u]
-        state.temperature[u * lanes + lane] = chains.temperature[chain * sizes.units + u]
-    for k in range(sizes.targets):
-        state.noise[k * lanes + lane] = chains.noise[chain * sizes.targets + k]
+    _copy_to_lane(chains.xi, chain, state.xi, lane, lanes, sizes.units)
+    _copy_to_lane(chains.temperature, chain, state.temperature, lane, lanes, sizes.units)
+    _copy_to_lane(chains.noise, chain, state.noise, lane, lanes, sizes.targets)
+    _copy_to_lane(chains.theta, chain, state.theta, lane, group_size, sizes.parameters)
+    _copy_to_lane(chains.p, chain, state.p, lane, group_size, sizes.parameters)
+    _copy_to_lane(chains.second, chain, state.second, lane, group_size, sizes.second_moments)
     for e in range(sizes.parameters):
-        state.theta[e * group_size + lane] = chains.theta[chain * sizes.parameters + e]
-        state.p[e * group_size + lane] = chains.p[chain * sizes.parameters + e]
         state.G[e * group_size + lane] = 0  # finite: a move without a kick multiplies it by 0
-    for e in range(sizes.second_moments):
-        state.second[e * group_size + lane] = chains.second[chain * sizes.second_moments + e]
 
 
 @compiled(apart=True)
@@ -462,23 +481,20 @@ def _store_chain(layout, chains, chain, lane, sizes, state):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     chains : `ChainState` with pointers, which are written
     chain, lane : which of the chains, and where from
-    sizes : `Sizes`
+    sizes : `Sizes`, how many parameters, units, targets and examples there are
     state : `LoopState`
     """
     group_size, lanes = chains_in(layout, state.theta), lanes_of(state.theta)
     chains.rung[chain] = state.rung[lane]
-    for u in range(sizes.units):
-        chains.xi[chain * sizes.units + u] = state.xi[u * lanes + lane]
-        chains.temperature[chain * sizes.units + u] = state.temperature[u * lanes + lane]
-    for k in range(sizes.targets):
-        chains.noise[chain * sizes.targets + k] = state.noise[k * lanes + lane]
-    for e in range(sizes.parameters):
-        chains.theta[chain * sizes.parameters + e] = state.theta[e * group_size + lane]
-        chains.p[chain * sizes.parameters + e] = state.p[e * group_size + lane]
-    for e in range(sizes.second_moments):
-        chains.second[chain * sizes.second_moments + e] = state.second[e * group_size + lane]
+    _copy_from_lane(state.xi, lane, lanes, chains.xi, chain, sizes.units)
+    _copy_from_lane(state.temperature, lane, lanes, chains.temperature, chain, sizes.units)
+    _copy_from_lane(state.noise, lane, lanes, chains.noise, chain, sizes.targets)
+    _copy_from_lane(state.theta, lane, group_size, chains.theta, chain, sizes.parameters)
+    _copy_from_lane(state.p, lane, group_size, chains.p, chain, sizes.parameters)
+    _copy_from_lane(state.second, lane, group_size, chains.second, chain, sizes.second_moments)
 
 
 @compiled
@@ -504,7 +520,7 @@ def _weight_targets(state, room, lane, targets, degrees, variance):
     lane : the lane of the chain
     targets : number of targets with a variance
     degrees : ν, which is infinite for normal noise
-    variance : `Draws` or None
+    variance : `Draws`, how variances of the data are drawn, or None
     """
     lanes = lanes_of(state.theta)
     total = 0.0
@@ -616,14 +632,15 @@ def _run_segment(layout, n, segment, control, code, must_fold, setup, buffers, l
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     n : the step
     segment : number of the control in the code, under which its moves are kept in `buffers.moves`
-    control : `Control`
-    code : `Code`
+    control : `Control`, which has the unit and the operations
+    code : `Code`, the controls and operations of a step, with tables of coefficients
     must_fold : whether the moves kept are out of date: its operations are then folded into moves
-    setup : `Setup`
+    setup : `Setup`, the network, data, units and sizes, which stay the same
     buffers : `LoopBuffers`, of which the state and the moves change
-    ladder : `Ladder` or None
+    ladder : `Ladder` of temperatures, or None without simulated tempering
     """
     state, units, u = buffers.state, setup.units, control.unit
     lanes = lanes_of(state.theta)
@@ -653,9 +670,10 @@ def _move_friction(layout, n, control, code, setup, buffers):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     control : `Control`, whose operation is a THERMOSTAT or a FLUCTUATE (see `operations`)
-    code : `Code`
-    setup : `Setup`
+    code : `Code`, the controls and operations of a step, with tables of coefficients
+    setup : `Setup`, the network, data, units and sizes, which stay the same
     buffers : `LoopBuffers`; ξ of the unit changes, and with a THERMOSTAT its temperature is noted
     """
     lanes = lanes_of(buffers.state.theta)
@@ -673,20 +691,20 @@ def _control_temperature(layout, u, columns, units, buffers):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     u : the unit, with N parameters
     columns : pointer to (3, lane): c; τ, or a negative number for that of the rung; 1 to divide by N, or 0
-    units : `Units` with pointers
+    units : `Units` with pointers, the ranges of elements of each unit
     buffers : `LoopBuffers`, whose `state.xi` and `state.temperature` are written
     """
     state, kinetic, size = buffers.state, buffers.scratch.kinetic, units.size[u]
     lanes = lanes_of(state.theta)
     sum_squares(layout, state.p, units.ranges, units.first[u], units.first[u + 1], buffers.scratch)
     for lane in range(chains_in(layout, state.theta)):
-        target = columns[lanes + lane]
-        if target < 0:
-            target = state.root_tau[lane] * state.root_tau[lane]
-        share = 1.0 / size if columns[2 * lanes + lane] > 0 else 1.0
-        state.xi[u * lanes + lane] += columns[lane] * share * (kinetic[lane] - size * target)
+        c, tau, is_mean = columns[lane], columns[lanes + lane], columns[2 * lanes + lane]
+        state.xi[u * lanes + lane] += change_of_friction(
+            c, tau, is_mean, state.root_tau[lane], kinetic[lane], size
+        )
         state.temperature[u * lanes + lane] = kinetic[lane] / size
 
 
@@ -696,10 +714,11 @@ def _fluctuate_friction(layout, n, u, operation, columns, setup, buffers):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     n : the step
     operation : `OperationRow`, which has the stream and slot of R
     columns : pointer to (3, lane): a, b, and √τ, where a negative number stands for that of the rung
-    setup : `Setup`
+    setup : `Setup`, the network, data, units and sizes, which stay the same
     buffers : `LoopBuffers`, whose `state.xi` is written
     """
     state, units, lanes = buffers.state, setup.units, lanes_of(buffers.state.theta)
@@ -723,10 +742,11 @@ def _draw_variances(layout, step, setup, buffers, variance):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     step : the step at the address of the random numbers
-    setup : `Setup`
+    setup : `Setup`, the network, data, units and sizes, which stay the same
     buffers : `LoopBuffers`, in which `state.noise` and what follows from it change
-    variance : `Draws`
+    variance : `Draws`, how variances of the data are drawn
     """
     state, network, table, seed = buffers.state, setup.network, setup.table, setup.seed
     lanes = lanes_of(state.theta)
@@ -736,7 +756,7 @@ def _draw_variances(layout, step, setup, buffers, variance):
     )  # fmt: skip
     for lane in range(chains_in(layout, state.theta)):
         for k in range(network.out):
-            stream_slot = VARIANCE << 14 | 2 * k
+            stream_slot = VARIANCE << SLOT_BITS | 2 * k
             gamma = draw_gamma(variance.shape, seed, stream_slot, state.number[lane], step, buffers.scratch)
             rate = variance.scale[k] + variance.factor * state.squares[k * lanes + lane]
             state.noise[k * lanes + lane] = rate / gamma
@@ -766,11 +786,11 @@ def _propose_rung(rung, potential, ladder, seed, chain, step, scratch):
     potential : U, the loss over all data and the priors
     ladder : `Ladder`, the temperatures and weights w of the rungs
     seed, chain, step : the address of the random numbers
-    scratch : `Scratch`
+    scratch : `Scratch`, memory to work in
     """
     scratch.chain_number[0] = chain
     fill_words(
-        Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, TEMPERING << 14, step, 0, 2
+        Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, TEMPERING << SLOT_BITS, step, 0, 2
     )  # fmt: skip
     side, chance = uniform(scratch.words[0]), uniform(scratch.words[1])
     proposed = rung - 1 if side < 0.5 else rung + 1
@@ -790,12 +810,13 @@ def _temper(layout, step, code, row, setup, buffers, ladder):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     step : the step at the address of the random numbers
     code : `Code`, whose `decays` are the precisions of the priors
     row : the row of `code.decays` at this step
-    setup : `Setup`
+    setup : `Setup`, the network, data, units and sizes, which stay the same
     buffers : `LoopBuffers`, in which p and the places on the ladder change
-    ladder : `Ladder`
+    ladder : `Ladder` of temperatures
     """
     state, seed, room = buffers.state, setup.seed, buffers.room
     potential = state.mean_loss  # the loss over all data, to which the priors are added
@@ -819,10 +840,11 @@ def _add_priors(layout, code, row, setup, buffers, potential):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     code : `Code`, whose `decays` (point, row, unit) are the precisions
     row : the row of the present step
-    setup : `Setup`
-    buffers : `LoopBuffers`
+    setup : `Setup`, the network, data, units and sizes, which stay the same
+    buffers : `LoopBuffers`, the state of the group and memory to work in
     potential : pointer to (lane), which is changed
     """
     state, units, count = buffers.state, setup.units, setup.sizes.units
@@ -868,9 +890,7 @@ def _load_coefficients(layout, code, row, state, columns):
     """Copy the coefficients of a row of the code's table, for every lane, to `columns`."""
     lanes, size = lanes_of(state.theta), code.width * WIDTH
     for lane in range(chains_in(layout, state.theta)):
-        start = (state.point[lane] * code.rows + row) * size
-        for k in range(size):
-            columns[k * lanes + lane] = code.table[start + k]
+        _copy_to_lane(code.table, state.point[lane] * code.rows + row, columns, lane, lanes, size)
 
 
 @compiled
@@ -879,12 +899,13 @@ def _run_code(layout, n, code, group, setup, buffers, ladder, variance):
 
     Parameters
     ----------
-    code : `Code`
-    group : `Group`
-    setup : `Setup`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    code : `Code`, the controls and operations of a step, with tables of coefficients
+    group : `Group`, the chains that are computed together
+    setup : `Setup`, the network, data, units and sizes, which stay the same
     buffers : `LoopBuffers`, with the state of the group, which changes
-    ladder : `Ladder` or None
-    variance : `Draws` or None
+    ladder : `Ladder` of temperatures, or None without simulated tempering
+    variance : `Draws`, how variances of the data are drawn, or None
     """
     progress = buffers.progress
     row = n - code.base if code.base >= 0 else min(n, code.rows - 1)
@@ -948,13 +969,14 @@ def _run_group(layout, block, group, program, setup, buffers, ladder, variance, 
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     block : `Block`, whose steps are run
-    group : `Group`
-    program : `ProgramCode`
-    setup : `Setup`
+    group : `Group`, the chains that are computed together
+    program : `ProgramCode`, the code of the prelude, of a step, and between words
+    setup : `Setup`, the network, data, units and sizes, which stay the same
     buffers : `LoopBuffers`, with the state of the group, which changes
-    ladder : `Ladder` or None
-    variance : `Draws` or None
+    ladder : `Ladder` of temperatures, or None without simulated tempering
+    variance : `Draws`, how variances of the data are drawn, or None
     notes : `Notes`, which are filled
     """
     progress = buffers.progress

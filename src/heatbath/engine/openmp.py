@@ -80,6 +80,7 @@ def for_each(
     overload = function.dispatcher.overloads[call.args]
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        """Generate a function for a thread, a call of it on all threads, and the error that follows."""
         region_address, thread_number, end, _, packed_arguments = values
         word, no_error = end.type, _ERROR_TYPE(0)
         contents = (packed_arguments, word(0), end, no_error, excinfo_ptr_t(None))

@@ -24,7 +24,7 @@ from heatbath.methods.operations import ADDED, MOVING, ON_FRICTION, READ, THERMO
 from heatbath.methods.partition import Layers, Part, Partition
 from heatbath.methods.schedules import Schedule
 from heatbath.methods.splitting import Substep, gradients, rotate
-from heatbath.reference.random import NOISE
+from heatbath.reference.random import NOISE, SLOT_BITS
 
 GRADIENT, TEMPER, NOTHING = range(3)  # what a stage begins with
 EVALUATE, MOVE_ON_LADDER, SEGMENT, FRICTION = range(4)  # kinds of controls in compiled code
@@ -289,7 +289,7 @@ def _operations(method: Method, substeps: Sequence[Substep], offset: int) -> lis
         kinds = [kind for kind, _ in substep.kind.lower]
         if substep.kind.reads and THERMOSTAT not in kinds:
             operations.append(Operation(READ, []))
-        stream_slot = -1 if substep.slot is None else NOISE << 14 | substep.slot
+        stream_slot = -1 if substep.slot is None else NOISE << SLOT_BITS | substep.slot
         for kind, columns in substep.kind.lower:
             term = Term(method, columns, float(substep.fraction), offset)
             operations.append(Operation(kind, [term], stream_slot, offset))

@@ -66,10 +66,10 @@ def take_notes(layout, record, sample, group, setup, buffers, notes):
 
     Parameters
     ----------
-    layout : `Layout`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     record : the number of the record, or below 0 if none is due
     sample : the number of the sample, counted from 1, or 0 if none is due
-    group : `Group`
+    group : `Group`, the chains that are computed together
     setup : `loop.Setup`
     buffers : `loop.LoopBuffers`, with the state of the group
     notes : `Notes`, which are filled
@@ -105,10 +105,10 @@ def _record_losses(layout, record, split, group, state, notes, table, network, r
 
     Parameters
     ----------
-    layout : `Layout`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     record : the number of the record
     split : 0 for training data, 1 for test data: the last index of the losses in `notes`
-    group : `Group`
+    group : `Group`, the chains that are computed together
     state : `loop.LoopState`, the state of the group
     notes : `Notes`, whose losses and accuracies are written
     table : `DataTable` with a pointer
@@ -139,7 +139,7 @@ def _record_state(layout, record, chain, lane, notes, setup, state):
 
     Parameters
     ----------
-    layout : `Layout`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     record, chain : the numbers of the record and of the chain, the first two indices of `notes`
     lane : the lane of the chain in the state, which is (parameter, unit or target, lane)
     notes : `Notes`, which are filled
@@ -165,6 +165,7 @@ def _count_parameters(layout, u, lane, units, theta, low, high, counts):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     units : `loop.Units` with pointers, the ranges of elements of each unit
     theta : pointer to (parameter, lane)
     low, high : the ends of the histogram; `high` itself is in the last bin

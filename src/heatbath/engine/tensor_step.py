@@ -22,6 +22,7 @@ from heatbath.engine.kernels import (
     Tensors,
     ThermostatValues,
     apply_segment,
+    change_of_friction,
     fluctuate,
     fold_operations,
     operation_of,
@@ -232,7 +233,7 @@ def _finish_pass(k, tensors, work, sums, units, seed, scratch):
     k : number of the pass
     tensors, work, sums, seed : as in `fused_step`
     units : array (unit, 3), whose columns KINETIC and XI are written
-    scratch : `Scratch`
+    scratch : `Scratch`, memory to work in
     """
     total = np.full(units.shape[0], -1.0)
     row = np.zeros(units.shape[0], np.int64)  # ξ has that of the tensor that was stepped most often
@@ -263,13 +264,13 @@ def _move_friction(o, u, columns, tensor, work, units, seed, scratch):
     columns : array (WIDTH), the columns of the operation; a negative temperature stands for the rung's
     tensor : array (CHAIN + 1), the first tensor of the unit, whose noise ξ has
     work, units, seed : as in `fused_step`
-    scratch : `Scratch`
+    scratch : `Scratch`, memory to work in
     """
     operation, rung_root_tau = operation_of(pointer_to(work.operations), o), units[u, ROOT_TAU]
     if operation.kind == THERMOSTAT:
-        target = columns[1] if columns[1] >= 0 else rung_root_tau**2
-        share = 1.0 / work.size[u] if columns[2] > 0 else 1.0
-        units[u, XI] += columns[0] * share * (units[u, KINETIC] - work.size[u] * target)
+        units[u, XI] += change_of_friction(
+            columns[0], columns[1], columns[2], rung_root_tau, units[u, KINETIC], work.size[u]
+        )
         return
     root_tau = columns[2] if columns[2] >= 0 else rung_root_tau
     step = tensor[STEP] + operation.offset
