@@ -96,8 +96,12 @@ def average_predictions(layout, theta, network, table, sets, room, averages, fir
 
     Parameters
     ----------
-    layout, theta, network, sets, room : as in `evaluate`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    theta : pointer to the parameters (parameter, lane)
+    network : `Network`, its layers and sizes as numbers
     table : `DataTable` of the inputs, with a pointer
+    sets : pointer to (lane), the data set of each chain
+    room : `Room`, memory to work in
     averages : array (chain, 2, example, output), which is updated
         Running means (0), and sums of squared deviations from them (1).
     first_chain : number of the chain in lane 0
@@ -166,9 +170,14 @@ def sum_squared_residuals(layout, theta, network, table, sets, room, sums, stude
 
     Parameters
     ----------
-    layout, theta, network, table, sets, room : as in `evaluate`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    theta : pointer to the parameters (parameter, lane)
+    network : `Network`, its layers and sizes as numbers
+    table : `DataTable` with a pointer
+    sets : pointer to (lane), the data set of each chain
+    room : `Room`, memory to work in
     sums : pointer to (target, lane), which is written
-    student : `StudentNoise`
+    student : `StudentNoise`, what Student's law needs
     """
     chunk, group_size, lanes = network.chunk, chains_in(layout, theta), lanes_of(theta)
     if group_size == 1:

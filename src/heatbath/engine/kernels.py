@@ -15,7 +15,7 @@ thermostat, τ a temperature, n a step. A *lane* is a place in a vector, where a
 functions share:
 
 - `layout`: one of `layouts.Layout`, whether a vector has numbers of one chain or of a group of chains.
-- `scratch`: a `Scratch`, memory to work in that no result stays in.
+- `scratch`: a `Scratch`, memory to work in; p·p of each chain is returned in its `kinetic`.
 - `seed`, `stream_slot`, `chain`, `step`: the address of random numbers (see `reference.random`).
 """
 
@@ -662,7 +662,10 @@ def _apply_move(layout, move, tensors, z, span, coefficients, sums):
 
 @compiled
 def _move_and_read(layout, move, tensors, z, span, coefficients, sums):
-    """Apply a move that reads p·p in place; the arguments are those of `_apply_move`."""
+    """Apply a `MoveRow` that reads p·p to the parameters of a span in place, and write partial sums of p·p.
+
+    The arguments are those of `_apply_move`.
+    """
     if not move.noisy:
         _kick_and_read(layout, tensors, z, span, coefficients, sums)
     elif move.kicked:

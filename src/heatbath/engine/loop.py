@@ -873,7 +873,10 @@ def _scale_momenta(layout, factor, lane, setup, p):
 
 @compiled
 def _change_temperature(layout, step, code, row, setup, buffers, ladder, variance):
-    """Draw variances, or move on the ladder if it is due at a step; the arguments are those of `_temper`."""
+    """Draw the variances of the data, or move on the ladder of temperatures if that is due at a step.
+
+    With neither `ladder` nor `variance` nothing happens; the other arguments are those of `_temper`.
+    """
     if variance is not None:
         _renew_variances(layout, step, setup, buffers, variance)
     elif ladder is not None:  # noqa: SIM102 (without a ladder this isn't compiled)

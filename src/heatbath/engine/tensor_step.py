@@ -153,7 +153,12 @@ def _step_block(block, task, like, tensors, work, sums, units, seed):
     ----------
     block : number of the block
     task : `PieceBlocks`, which has the pass and the memory of the blocks
-    like, tensors, work, sums, units, seed : as in `fused_step`
+    like : array in the precision of the tensors
+    tensors : int64 array (tensor, CHAIN + 1), the addresses and other numbers of each tensor
+    work : `Work`, the pieces, operations and coefficients
+    sums : array (piece), which is written
+    units : array (unit, 3), of which ξ and the root of the rung's temperature are read
+    seed : uint64
     """
     address = task.address + block * task.buffer_size
     buffers, _ = _reserve_buffers(pointer_types(pointer_to(like)), work.operations.shape[0], address)
@@ -207,7 +212,9 @@ def _fold_for_tensor(t, start, stop, tensors, work, units, buffers):
     Parameters
     ----------
     t : number of the tensor
-    tensors, work, units : as in `fused_step`
+    tensors : int64 array (tensor, CHAIN + 1), the addresses and other numbers of each tensor
+    work : `Work`, the pieces, operations and coefficients
+    units : array (unit, 3), of which ξ and the root of the rung's temperature are read
     buffers : `TensorBuffers`, whose columns, thermostat and moves are written
     """
     columns, thermostat = buffers.columns, buffers.thermostat
@@ -231,8 +238,11 @@ def _finish_pass(k, tensors, work, sums, units, seed, scratch):
     Parameters
     ----------
     k : number of the pass
-    tensors, work, sums, seed : as in `fused_step`
+    tensors : int64 array (tensor, CHAIN + 1), the addresses and other numbers of each tensor
+    work : `Work`, the pieces, operations and coefficients
+    sums : array (piece), p·p of every piece, or -1 where it wasn't read
     units : array (unit, 3), whose columns KINETIC and XI are written
+    seed : uint64
     scratch : `Scratch`, memory to work in
     """
     total = np.full(units.shape[0], -1.0)
@@ -263,7 +273,9 @@ def _move_friction(o, u, columns, tensor, work, units, seed, scratch):
     u : number of the unit
     columns : array (WIDTH), the columns of the operation; a negative temperature stands for the rung's
     tensor : array (CHAIN + 1), the first tensor of the unit, whose noise ξ has
-    work, units, seed : as in `fused_step`
+    work : `Work`, the operations and the size of each unit
+    units : array (unit, 3), whose column XI is written
+    seed : uint64
     scratch : `Scratch`, memory to work in
     """
     operation, rung_root_tau = operation_of(pointer_to(work.operations), o), units[u, ROOT_TAU]
