@@ -107,7 +107,7 @@ class Segment(NamedTuple):
 
     rows: Pointer
     coefficients: Pointer
-    count: int
+    length: int
 
 
 class Scratch(NamedTuple):
@@ -693,7 +693,7 @@ def _add_to_kinetic(layout, scratch, has_read):
 @compiled
 def _uses_gradient(segment):
     """Return whether a move of a `Segment` needs G."""
-    for i in range(segment.count):
+    for i in range(segment.length):
         move = move_of(segment.rows, i)
         if move.kicked > 0 or move.kind == ADAM:
             return True
@@ -761,7 +761,7 @@ def _move_tile(layout, tensors, tile, low, high, segment, seed, n, scratch, has_
     noise_start = low - tile * TILE
     span = Span(low, high - low, noise_start)
     stride = ADAM_COEFFICIENTS * lanes_of(tensors.theta)
-    for i in range(segment.count):
+    for i in range(segment.length):
         move = move_of(segment.rows, i)
         if move.noisy > 0:
             fill_normals(
