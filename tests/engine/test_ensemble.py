@@ -185,13 +185,6 @@ def test_the_engine_follows_the_reference_on_three_layers(sizes, activation, tas
     assert_same_trajectory(*runs(MIXED, sizes, activation, task, momenta="thermal"))
 
 
-@pytest.mark.parametrize(
-    ("batch", "shuffled"), [(DATA, False), (DATA, True), (7, True), (1, False), (29, False)]
-)
-def test_mini_batches_are_those_of_the_definition(batch, shuffled):
-    assert_same_trajectory(*runs(hb.AdLaLa(), batch=batch, shuffled=shuffled))
-
-
 def test_mini_batches_are_subsets_without_replacement_each_alike():
     """Every pair of 6 data in 3000 batches of 3: 5 standard errors of a binomial, 15 pairs."""
     counts = np.zeros((6, 6))
@@ -226,67 +219,3 @@ def test_a_step_in_float32_is_that_of_the_reference_to_rounding(name):
     scale = np.abs(state.theta).max()
     np.testing.assert_allclose(engine.chains.theta, state.theta, rtol=0, atol=1e-5 * scale)
     np.testing.assert_allclose(engine.chains.p, state.p, rtol=0, atol=1e-5 * np.abs(state.p).max())
-
-
-def test_only_a_shared_word_is_run_as_written():
-    layers = MLP((20,)).layers(2, 1)
-    for partition in (hb.AdLaLa(), hb.Partition({"hidden": hb.SGD(), "output": hb.Adam()}, 0.1)):
-        with pytest.raises(ValueError, match="rotated=False runs the one word that all parts share"):
-            compile_program(partition, layers, rotated=False)
-
-
-# The loop
-
-
-@pytest.mark.parametrize("name", ["AdLaLa", "all on schedules", "tempered", "Adam"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_results_do_not_depend_on_threads_or_on_how_the_steps_are_cut(name, dtype):
-    def final(threads, calls):
-        X, Y = problem((2, 20, 1), "binary")
-        network = MLP((20,))
-        program = compile_program(PARTITIONS[name], network.layers(2, 1))
-        theta = network.start(2, 1, np.arange(7), 5).astype(dtype)
-        data = tabulate(X, Y, dtype)
-        engine = Ensemble(program, Shape((2, 20, 1), 0, 0), theta, data, 7, seed=5, threads=threads)
-        for _ in range(calls):
-            engine.advance(1000 // calls)
-        return engine.chains
-
-    one = final(threads=1, calls=1)
-    for other in (final(threads=2, calls=1), final(threads=1, calls=10), final(threads=3, calls=50)):
-        np.testing.assert_array_equal(one.theta, other.theta)
-        np.testing.assert_array_equal(one.p, other.p)
-        np.testing.assert_array_equal(one.xi, other.xi)
-        np.testing.assert_array_equal(one.rung, other.rung)
-
-
-def test_a_chain_that_diverges_is_stopped_and_marked_and_the_others_go_on():
-    X, Y = problem((2, 20, 1), "regression")
-    network = MLP((20,))
-    program = compile_program(hb.Partition(hb.SGD(), 0.05), network.layers(2, 1))
-    theta = network.start(2, 1, np.arange(4), 5)
-    theta[2] *= 1e30
-    data = tabulate(X, Y, theta.dtype)
-    engine = Ensemble(program, Shape((2, 20, 1), 0, 2), theta, data, 7, seed=5, threads=2)
-    engine.advance(300)
-    assert list(engine.chains.died >= 0) == [False, False, True, False]
-    assert np.isfinite(engine.chains.theta[[0, 1, 3]]).all()
-
-
-def test_the_loss_over_all_data_is_exact_for_any_size():
-    sizes = (2, 20, 3)
-    shape = Shape(sizes, 0, TASKS["classes"].number)
-    rng = np.random.default_rng(0)
-    theta = rng.standard_normal(shape.parameters)
-    for count in (1, 255, 256, 257, 700):
-        X, Y = rng.standard_normal((count, 2)), rng.integers(0, 3, (count, 1)).astype(float)
-        expected, _ = torch_gradient(theta, sizes, "relu", "classes", X, Y)
-        logits = MLP((20,)).to_torch(theta, 2, 3)(torch.as_tensor(X))
-        program = compile_program(hb.Partition(hb.SGD(), 1.0), MLP((20,)).layers(2, 3))
-        for layout in layouts(np.float64):
-            data = tabulate(X[None], Y[None], theta.dtype)
-            engine = Ensemble(program, shape, np.tile(theta, (2, 1)), data, 1, layout=layout)
-            notes = engine.take_notes((0,), (True,), data)
-            engine.advance(1)
-            np.testing.assert_allclose(notes.loss, expected, rtol=1e-12)
-            assert (notes.accuracy == np.mean(logits.argmax(1).numpy() == Y[:, 0])).all()

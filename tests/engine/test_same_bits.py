@@ -321,15 +321,6 @@ def test_every_network_has_the_same_bits_in_both_layouts(network, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("batch", [*BATCHES, COMPARED, COMPARED + 1, 255, 256, 257, 300])
-def test_every_batch_has_the_same_bits_in_both_layouts(batch, kind):
-    for shuffled in (False, True):
-        for data in (batch, batch + 1, 2 * batch + 7):
-            case = Case(hb.AdLaLa(), NETWORKS[batch % 4], kind, 3, batch, shuffled, data, steps=4)
-            assert_same_in_both_layouts(case)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_data_with_weights_have_the_same_bits_in_both_layouts(network, kind):
     adaptive = hb.Partition(hb.AdaptiveLangevin(1e-3, 0.01, 0.1), 0.1)
@@ -604,18 +595,6 @@ def test_a_chain_whose_parameters_are_not_numbers_is_stopped(network):
     start[1, 3] = np.nan
     for layout in (Alone(), group(case)):
         assert list(case.run(layout, start=start).chains.died >= 0) == [False, True, False]
-
-
-def test_a_zero_has_the_sign_that_it_has_without_others_that_have_noise():
-    case = Case(tuple(hb.LOL(tau_output=tau) for tau in (0.0, 1e-3)))
-    assert_same_bits(case.run(Alone()), case.run(group(case)))
-
-
-def test_data_beyond_float32_are_refused():
-    case = Case(PARTITIONS["SGD"], ((1, 7, 2), "tanh", "binary"), chains=3, scale=1e39)
-    for layout in (Alone(), group(case)):
-        with np.errstate(over="ignore"), pytest.raises(ValueError, match="X has numbers that float32 has no"):
-            case.run(layout)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
-"""BLAS with one thread, for whoever needs it."""
+"""Work on several threads, and BLAS on one for whoever needs that."""
 
+import numpy as np
+import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from heatbath.engine.threads import one_blas_thread
+from heatbath.engine.threads import one_blas_thread, spread, thread_count
 
 
 def threads():
@@ -34,3 +36,34 @@ def test_whoever_needs_one_thread_has_it_whatever_others_have_set_in_between():
         with one_blas_thread(), one_blas_thread():
             assert threads() == before == {1}
         assert threads() == {2}  # which is what it was before the first, not before the second
+
+
+def test_thread_count_comes_from_the_argument_the_environment_or_the_cores(monkeypatch):
+    monkeypatch.setenv("HEATBATH_THREADS", "3")
+    assert thread_count() == 3
+    assert thread_count(5) == 5
+    monkeypatch.delenv("HEATBATH_THREADS")
+    assert thread_count() >= 1
+    for bad in ("0", "two", "-1", "1.5"):
+        monkeypatch.setenv("HEATBATH_THREADS", bad)
+        with pytest.raises(ValueError, match="HEATBATH_THREADS must be a whole number >= 1"):
+            thread_count()
+
+
+@pytest.mark.parametrize(("count", "threads"), [(1, 4), (3, 2), (100, 3), (7, 1)])
+def test_work_is_spread_over_everything_once(count, threads):
+    done = np.zeros(count, int)
+
+    def work(begin, end):
+        done[begin:end] += 1
+
+    spread(work, count, threads)
+    assert done.tolist() == [1] * count
+
+
+def test_an_error_in_a_thread_reaches_the_caller():
+    def work(begin, end):
+        raise ZeroDivisionError(f"{begin}")
+
+    with pytest.raises(ZeroDivisionError):
+        spread(work, 10, 2)

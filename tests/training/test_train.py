@@ -12,7 +12,6 @@ import pytest
 
 import heatbath as hb
 from heatbath import Progress
-from heatbath.engine.threads import spread, thread_count
 from heatbath.models import dense
 from heatbath.reference.quadratic import covariance
 from tests.optional import optional
@@ -320,34 +319,3 @@ def test_results_do_not_depend_on_what_is_in_the_cache(tmp_path):
     assert python(code, HEATBATH_CACHE=str(tmp_path)).stdout == anew
     here = hb.train(SPIRALS, SMALL, hb.AdLaLa(), 200, 20, chains=3, seed=1, record=1, threads=1)
     assert here.theta.tobytes().hex() == anew.strip()
-
-
-def test_thread_count_comes_from_the_argument_the_environment_or_the_cores(monkeypatch):
-    monkeypatch.setenv("HEATBATH_THREADS", "3")
-    assert thread_count() == 3
-    assert thread_count(5) == 5
-    monkeypatch.delenv("HEATBATH_THREADS")
-    assert thread_count() >= 1
-    for bad in ("0", "two", "-1", "1.5"):
-        monkeypatch.setenv("HEATBATH_THREADS", bad)
-        with pytest.raises(ValueError, match="HEATBATH_THREADS must be a whole number >= 1"):
-            thread_count()
-
-
-@pytest.mark.parametrize(("count", "threads"), [(1, 4), (3, 2), (100, 3), (7, 1)])
-def test_work_is_spread_over_everything_once(count, threads):
-    done = np.zeros(count, int)
-
-    def work(begin, end):
-        done[begin:end] += 1
-
-    spread(work, count, threads)
-    assert done.tolist() == [1] * count
-
-
-def test_an_error_in_a_thread_reaches_the_caller():
-    def work(begin, end):
-        raise ZeroDivisionError(f"{begin}")
-
-    with pytest.raises(ZeroDivisionError):
-        spread(work, 10, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,15 +12,15 @@ from numpy.typing import DTypeLike, NDArray
 from heatbath.engine.compile import compiled
 from heatbath.engine.layouts import chains_in
 from heatbath.engine.random import fill_words
-from heatbath.engine.simd import Pointer, concatenate, loop, select, store, traced
-from heatbath.reference.random import BATCH, TILE
+from heatbath.engine.simd import Pointer, Traced, concatenate, loop, select, store, traced
+from heatbath.reference.random import BATCH, SLOT_BITS, TILE
 
 _u64 = np.uint64
 FOUR = 4  # columns that are copied at a time
 COMPARED = 128
 """Largest mini-batch that is drawn by comparing its examples: this takes the square of the size."""
 
-_SUBSET, _SHUFFLE = BATCH << 14, BATCH << 14 | 1  # stream and slot of the words
+_SUBSET, _SHUFFLE = BATCH << SLOT_BITS, BATCH << SLOT_BITS | 1  # stream and slot of the words
 
 
 @compiled
@@ -65,11 +66,21 @@ class SubsetMemory(NamedTuple):
 
 @compiled(apart=True)
 def draw_subset(layout, like, memory, draw, scratch, seed, step, size, count):
-    """Draw `size` of `count` examples without replacement for each chain (Floyd), to `memory.chosen`.
+    """Draw `size` of `count` examples without replacement for each chain, by Floyd's method.
 
-    `draw` must be another number each time, since `memory.stamps` is marked with it. A small subset of a
-    group is compared with all that it has instead. `scratch` is the `kernels.Scratch` of the chains, and
-    `like` points to numbers in their precision.
+    The k-th choice is a random one of the first count - size + k + 1 examples, or the last of these if that
+    was chosen before. Whether it was is found by comparison for a small subset of a group, and otherwise by
+    the stamps of the examples.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    like : pointer to numbers in the precision of the chains
+    memory : `SubsetMemory`, whose `chosen` is written
+    draw : number to stamp the chosen examples with, another one for each subset
+    scratch : `kernels.Scratch`, memory for random words
+    seed, step : the address of the random words
+    size, count : examples to choose, and examples in all
     """
     group_size, words = chains_in(layout, like), scratch.words
     for k in range(size):
@@ -78,28 +89,36 @@ def draw_subset(layout, like, memory, draw, scratch, seed, step, size, count):
             fill_words(
                 layout, like, words, scratch.chain_numbers, seed, _SUBSET, step, k // TILE, count_left
             )  # fmt: skip
-        last = count - size + k
+        last, start, word_start = count - size + k, k * group_size, k % TILE * group_size
         if group_size > 1 and size <= COMPARED:
-            drawn = _indices_below(like, words, k % TILE * group_size, _u64(last + 1))
+            drawn = _indices_below(like, words, word_start, _u64(last + 1))
             is_taken = _empty_mask(drawn)
-            for m in range(k):
-                is_taken = _or_equal(is_taken, memory.chosen, m * group_size, drawn)
-            _store_choice(is_taken, memory.chosen, k * group_size, drawn, _u64(last))
+            for earlier in range(0, start, group_size):
+                is_taken = _or_equal(is_taken, memory.chosen, earlier, drawn)
+            _store_choice(is_taken, memory.chosen, start, drawn, _u64(last))
             continue
+
         for lane in range(group_size):
-            example = _index_below(words[k % TILE * group_size + lane], last + 1)
+            example = _index_below(words[word_start + lane], last + 1)
             if memory.stamps[example * group_size + lane] == draw:
                 example = last
             memory.stamps[example * group_size + lane] = draw
-            memory.chosen[k * group_size + lane] = example
+            memory.chosen[start + lane] = example
 
 
 @compiled(apart=True)
 def shuffle(layout, like, order, chain_numbers, seed, epoch, words, count):
-    """Write the order of all examples in an epoch, (example, lane), to `order` (Fisher and Yates).
+    """Write a random order of all examples for each chain to `order`, by the method of Fisher and Yates.
 
-    `words` has room for the words of a tile, (element, lane); `chain_numbers` is as in `fill_normals`, and
-    `like` points to numbers in the precision of the chains.
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    like : pointer to numbers in the precision of the chains
+    order : pointer to (example, lane), which is written
+    chain_numbers : pointer to the numbers of the chains, in the order that `fill_normals` takes
+    seed, epoch : the address of the random words
+    words : pointer to (element, lane), memory for the random words of a tile
+    count : number of examples
     """
     group_size = chains_in(layout, like)
     for i in range(count):
@@ -109,19 +128,19 @@ def shuffle(layout, like, order, chain_numbers, seed, epoch, words, count):
         if last == count - 1 or last % TILE == TILE - 1:
             fill_words(layout, like, words, chain_numbers, seed, _SHUFFLE, epoch, last // TILE, TILE)
         for lane in range(group_size):
-            drawn = _index_below(words[last % TILE * group_size + lane], last + 1)
-            example = order[last * group_size + lane]
-            order[last * group_size + lane] = order[drawn * group_size + lane]
-            order[drawn * group_size + lane] = example
+            random_index = _index_below(words[last % TILE * group_size + lane], last + 1)
+            drawn, end = random_index * group_size + lane, last * group_size + lane
+            example = order[end]
+            order[end] = order[drawn]
+            order[drawn] = example
 
 
 class DataTable(NamedTuple):
-    """Data as `tabulate` makes them: `rows` is (set, example, column), the inputs, the targets and the
-    weight.
+    """Data as `tabulate` makes them: inputs, targets and weights side by side in `rows`.
 
-    There are `data` examples in a set, with `width` inputs and then `columns` targets, of which `weight` is
-    the weight of the example, or -1 if there is none; `stride` leads from one example to the next. In
-    compiled code `rows` is a pointer.
+    `rows` is (set, example, column), in compiled code a pointer. A set has `data` examples with `width`
+    inputs and then `columns` targets, of which column `weight` has the weights of the examples (-1: none).
+    `stride` leads from one example to the next.
     """
 
     rows: Any
@@ -156,6 +175,11 @@ def tabulate(
     weights : array, optional
         Factors (set, example) of mean 1 by which the losses of the examples are multiplied.
 
+    Returns
+    -------
+    DataTable
+        Its rows are padded to a multiple of FOUR columns, which are copied together.
+
     Raises
     ------
     ValueError
@@ -171,7 +195,8 @@ def tabulate(
     for name, values in (("X", rows[..., :width]), ("Y", rows[..., width:])):
         if not np.isfinite(values).all():
             raise ValueError(
-                f"{name} has numbers that {rows.dtype} has no room for: scale them, or use float64"
+                f"{name} has values that are NaN, infinite or too large for {rows.dtype}: remove or rescale "
+                "them, or use float64"
             )
     return DataTable(rows, count, stride, width, columns, weight)
 
@@ -186,28 +211,39 @@ def _first_rows(sets, count, like):
 def _load_four_columns(rows, first, chosen, index, stride, column):
     """Return four columns of the chosen example of every chain, a vector over the chains for each.
 
-    The numbers of the examples are a vector at chosen[index], and count from the row `first` of each chain.
+    Parameters
+    ----------
+    rows : array or pointer to (set, example, column)
+    first : vector, the first row of the data set of each chain
+    chosen : pointer to the numbers of the chosen examples in the data set, which are a vector at `index`
+    stride : columns from one example to the next
+    column : the first of the four columns
     """
     lanes = rows.lanes
     examples = chosen.load(index, lanes=lanes).convert(types.uint64).bitcast(types.int64)
     offsets = (first + examples) * stride + column
     fours = [rows.load(offsets.lane(lane), lanes=FOUR) for lane in range(lanes)]
+
+    # Transpose 4 x 4 blocks, of chains and columns: vector k has the columns of the chains k, k + 4, ...
     a, b, c, d = (concatenate(fours[k::FOUR]) for k in range(FOUR))
-
-    def interleave(a, b, pattern):
-        """Shuffle two vectors: in each four lanes take lane i of a (0) or b (1) as the pattern says."""
-        starts = range(0, lanes, FOUR)
-        return a.shuffle([start + i + lanes * source for start in starts for i, source in pattern], b)
-
     low, high = ((0, 0), (0, 1), (1, 0), (1, 1)), ((2, 0), (2, 1), (3, 0), (3, 1))
     left, right = ((0, 0), (1, 0), (0, 1), (1, 1)), ((2, 0), (3, 0), (2, 1), (3, 1))
-    pairs = [(interleave(a, b, pattern), interleave(c, d, pattern)) for pattern in (low, high)]
-    return tuple(interleave(*pair, pattern) for pair in pairs for pattern in (left, right))
+    pairs = [(_interleave(a, b, pattern), _interleave(c, d, pattern)) for pattern in (low, high)]
+    return tuple(_interleave(*pair, pattern) for pair in pairs for pattern in (left, right))
+
+
+def _interleave(a: Traced, b: Traced, pattern: Sequence[tuple[int, int]]) -> Traced:
+    """Return a vector with four lanes of a and b for each four of theirs.
+
+    Lane j of the four is lane i of those in a (source 0) or in b (source 1), where (i, source) = pattern[j].
+    """
+    starts = range(0, a.lanes, FOUR)
+    return a.shuffle([start + i + a.lanes * source for start in starts for i, source in pattern], b)
 
 
 @traced
 def _copy(source, source_start, target, target_start, count):
-    """Copy numbers, full vectors of them and then the remainder."""
+    """Copy `count` numbers from source[source_start] on to target[target_start], most of them as vectors."""
     lanes = source.lanes
     full = count >> (lanes.bit_length() - 1)
     with loop(full) as v:
@@ -222,6 +258,7 @@ def gather(layout, table, columns, sets, chosen, size, room, stride, capacity):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     table : `DataTable` with a pointer
     columns : how many of the targets to copy, which may be none; the weight is the last
     sets : pointer to (lane), the data set of each chain
@@ -239,13 +276,14 @@ def gather(layout, table, columns, sets, chosen, size, room, stride, capacity):
             for j in range(columns):
                 targets[j * capacity + i] = rows[row + width + j]
         return
+
     first = _first_rows(sets, table.data, inputs)
     for i in range(size):
         for column in range(0, width + columns, FOUR):
             four = _load_four_columns(rows, first, chosen, i * group_size, table.stride, column)
             for k in range(FOUR):
-                values, j = four[k], column + k
+                j = column + k
                 if j < width:
-                    store(inputs, i * stride + j * group_size, values)
+                    store(inputs, i * stride + j * group_size, four[k])
                 elif j < width + columns:
-                    store(targets, ((j - width) * capacity + i) * group_size, values)
+                    store(targets, ((j - width) * capacity + i) * group_size, four[k])

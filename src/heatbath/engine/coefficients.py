@@ -42,7 +42,14 @@ class Steps:
 
 
 def table(program: Program, stages: Sequence[ProgramStage], first: int, stop: int) -> Array:
-    """Return the coefficients (step, operation, WIDTH) of stages of a program at steps first to stop - 1."""
+    """Return the coefficients of the operations of a program's stages at steps first to stop - 1.
+
+    Returns
+    -------
+    array (step, operation, WIDTH)
+        The columns of each operation (see `operations`), in the order of `ProgramStage.all_operations`;
+        columns that it doesn't have are 0.
+    """
     operations = [operation for stage in stages for operation in stage.all_operations()]
     steps = Steps(first, stop)
     rows = np.zeros((stop - first, len(operations), WIDTH))
@@ -52,16 +59,31 @@ def table(program: Program, stages: Sequence[ProgramStage], first: int, stop: in
 
 
 def decays(program: Program, stages: Sequence[ProgramStage], first: int, stop: int) -> Array:
-    """Return the precision of every unit's prior (step, unit) that a tempering move among the stages uses."""
+    """Return the precision of every unit's prior that a tempering move among the stages uses.
+
+    Returns
+    -------
+    array (step, unit)
+        At the steps first to stop - 1, plus the offset of the tempering move.
+    """
     offset = max([stage.offset for stage in stages if stage.kind == TEMPER], default=0)
     steps = Steps(first, stop)
     return np.stack([steps.values(unit.part.method.prior, offset) for unit in program.units], axis=1)
 
 
 def _fill_columns(rows: Array, operation: Operation, steps: Steps, h: Coefficient) -> None:
-    """Add the columns of an operation's terms to `rows` (step, WIDTH), which are zeros.
+    """Add the columns of an operation's terms to `rows`, in place.
 
     Before the first step of the word an operation has columns that change nothing.
+
+    Parameters
+    ----------
+    rows : array (step, WIDTH)
+        Zeros.
+    operation : Operation
+    steps : Steps
+    h : Coefficient
+        The stepsize.
     """
     neutral = NEUTRAL.get(operation.kind, ())
     for term in operation.terms:

@@ -58,9 +58,9 @@ config: Any = numba.config  # its attributes are made when Numba is imported
 def sources() -> str:
     """Return a hash of the engine's sources, and of the versions that compiled code depends on."""
     digest = hashlib.sha256(f"{numba.__version__} {platform.python_version()} {platform.machine()}".encode())
-    with_constants = (random, operations, dense, tasks)  # modules whose constants are compiled in
-    paths = [*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(m.__file__)) for m in with_constants)]
-    for path in paths:
+    engine = sorted(Path(__file__).parent.glob("*.py"))
+    with_constants = [random, operations, dense, tasks]  # modules whose constants are compiled in
+    for path in [*engine, *(Path(str(module.__file__)) for module in with_constants)]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -136,7 +136,10 @@ class _LowerPiece(LoweringPass):
         LoweringPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        """Make the code of a function."""
+        """Make LLVM code of a function that Numba has typed, and keep it in `state`, without optimising it.
+
+        This is Numba's `NativeLowering` without an entry for Python; `apart` keeps LLVM from inlining it.
+        """
         context, flags = state.targetctx, state.flags
         library = state.library = _PieceLibrary(context.codegen(), state.func_id.func_qualname)
         library._reload_init.update(state.reload_init)
@@ -199,13 +202,14 @@ def reporting(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def _report_compilation(state: Any) -> None:
-    """Report which loop is compiled, in which layout and precision."""
-    precision = re.search(r"float(32|64)", str(state.args))
+    """Report which loop is compiled, in which layout and precision; `state` is Numba's, of a compilation."""
     classes = [getattr(kind, "instance_class", Any).__name__ for kind in state.args]
-    details = [LAYOUTS[name] for name in classes if name in LAYOUTS] + ([precision[0]] if precision else [])
-    report(
-        f"compiling {state.func_id.func_name.replace('_', ' ')} ({', '.join(details)}): once, for some 10 s"
-    )
+    details = [LAYOUTS[name] for name in classes if name in LAYOUTS]
+    precision = re.search(r"float(32|64)", str(state.args))
+    if precision:
+        details.append(precision[0])
+    name = state.func_id.func_name.replace("_", " ")
+    report(f"compiling {name} ({', '.join(details)}): once, for some 10 s")
 
 
 def report(text: str) -> None:
@@ -232,10 +236,14 @@ _NOT_NEEDED = (
 
 
 def _pipeline(lowering: Any) -> Any:
-    """Return a compiler class with Numba's passes that are needed, and with our own lowering pass."""
+    """Return a compiler class with Numba's passes that are needed, and with our own lowering pass.
+
+    `lowering` is `_LowerLoop`, `_LowerInlined` or `_LowerApart`, which takes the place of `NativeLowering`.
+    """
 
     class Pipeline(CompilerBase):
         def _compile_core(self) -> Any:
+            """Compile as Numba does, without garbage collection; report it first if it is a loop."""
             if lowering is _LowerLoop:
                 _report_compilation(self.state)
             collecting = gc.isenabled()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -106,23 +107,11 @@ class Ensemble:
         self.chains = _starting_state(self.programs, theta, number, point, noise)
         self.data = Data(data, batch, shuffled)
         self.layout = layout or _fastest_layout(shape, number, theta.dtype, self.threads)
-        if shape.uses_blas and not isinstance(self.layout, Wide):
-            raise ValueError(f"a network with layers as wide as {shape.sizes} needs the layout Wide")
-        if isinstance(self.layout, LaneGroup) and not _share_upper_bits(number):
-            raise ValueError(
-                "in the layout LaneGroup the numbers of the chains must have the same bits from bit 26 on: "
-                "use the layout Alone"
-            )
-        chunk = GROUP_CHUNK if isinstance(self.layout, LaneGroup) else CHUNK
-        if isinstance(self.layout, Wide):  # whose gradient is of all examples of the batch
-            chunk = max(batch, CHUNK)
+        _check_layout(self.layout, shape, number)
+        chunk = _chunk_size(self.layout, batch)
         self.network = shape.network(self.layout, lane_count(theta.dtype), chunk)
         self.units = _units_of(self.program)
-        tempering = self.program.partition.tempering
-        tau, weights, every = (
-            (tempering.ladder, tempering.weights, tempering.every) if tempering else ((1.0,), (0.0,), 1)
-        )
-        self.ladder = Ladder(np.array(tau), np.array(weights), every, len(tau))
+        self.ladder = _ladder_of(self.program)
         self._prelude = self._code(PRELUDE, [program.prelude for program in self.programs], 0, 1, 0)
         is_scheduled = any(program.scheduled for program in self.programs)
         self._constant_code = None if is_scheduled else self._program_code(0, 2, -1)
@@ -243,7 +232,10 @@ class Ensemble:
         return lost[0] if lost else max(largest, key=lambda name: largest[name])
 
     def _program_code(self, first: int, stop: int, base: int) -> ProgramCode:
-        """Return the code of the steps first to stop - 1; with `base` -1 its two rows are for all steps."""
+        """Return the code of the steps first to stop - 1, whose coefficients are in rows from step `base` on.
+
+        With `base` -1 there are two rows, for the first step and for all others.
+        """
         return ProgramCode(
             self._prelude,
             self._code(STEPS, [program.steps for program in self.programs], first, stop, base),
@@ -253,7 +245,17 @@ class Ensemble:
     def _code(
         self, identity: int, stages: Sequence[Sequence[ProgramStage]], first: int, stop: int, base: int
     ) -> Code:
-        """Return the code of stages of each program, with the coefficients of steps first to stop - 1."""
+        """Return the code of some stages, with the coefficients of steps first to stop - 1.
+
+        Parameters
+        ----------
+        identity : int
+            PRELUDE, STEPS or BETWEEN.
+        stages : sequence
+            The stages of each program, which are the same but for the values of coefficients.
+        first, stop, base : int
+            As in `_program_code`.
+        """
         controls, operations = encode(stages[0])
         pairs = list(zip(self.programs, stages, strict=True))
         tables = np.stack([table(program, chosen, first, stop) for program, chosen in pairs])
@@ -268,11 +270,11 @@ class Ensemble:
         for chain, point in enumerate(self.chains.point):
             for unit in self.programs[point].units:
                 method = unit.part.method
-                tau = 0.0 if method.temperature is None else method.temperature
-                tau_at_start = method.tempering.ladder[0] if method.tempering else at(tau, 0)
+                temperature = 0.0 if method.temperature is None else method.temperature
+                tau = method.tempering.ladder[0] if method.tempering else at(temperature, 0)
                 for span in unit.ranges:
                     elements = slice(span.start, span.stop)
-                    self.chains.p[chain, elements] = math.sqrt(tau_at_start) * z[chain, elements]
+                    self.chains.p[chain, elements] = math.sqrt(tau) * z[chain, elements]
 
 
 def _starting_state(
@@ -282,10 +284,21 @@ def _starting_state(
     point: NDArray[np.int64],
     noise: NDArray[np.float64],
 ) -> ChainState:
-    """Return the state of chains at θ, (chains, parameters), without momenta; θ is copied."""
+    """Return the state of chains at the start, without momenta.
+
+    Parameters
+    ----------
+    programs : sequence of Program
+    theta : array
+        Parameters (chains, parameters), which are copied.
+    number, point, noise : array
+        As in `Ensemble`.
+    """
     count, size = theta.shape
     keeps_second = any(part.method.keeps_second for part in programs[0].parts)
-    xi = np.array([[u.part.method.start_of_friction for u in p.units] for p in programs], np.float64)
+    xi = np.array(
+        [[unit.part.method.start_of_friction for unit in program.units] for program in programs], np.float64
+    )
     return ChainState(
         theta=np.ascontiguousarray(theta).copy(),
         p=np.zeros(theta.shape, theta.dtype),
@@ -305,11 +318,40 @@ def _units_of(program: Program) -> Units:
     units = program.units
     ranges = [(span.start, span.stop) for unit in units for span in unit.ranges]
     return Units(
-        np.array(ranges, np.int64),
-        np.cumsum([0] + [len(unit.ranges) for unit in units]),
-        np.array([unit.size for unit in units]),
-        np.array([unit.part.method.tempering is not None for unit in units], np.int64),
+        ranges=np.array(ranges, np.int64),
+        first=np.cumsum([0] + [len(unit.ranges) for unit in units]),
+        size=np.array([unit.size for unit in units]),
+        tempered=np.array([unit.part.method.tempering is not None for unit in units], np.int64),
     )
+
+
+def _ladder_of(program: Program) -> Ladder:
+    """Return the temperatures of a program's tempering; one rung, which isn't used, if it has none."""
+    tempering = program.partition.tempering
+    if tempering is None:
+        return Ladder(np.ones(1), np.zeros(1), every=1, rungs=1)
+    tau, weights = np.array(tempering.ladder), np.array(tempering.weights)
+    return Ladder(tau, weights, tempering.every, len(tau))
+
+
+def _check_layout(layout: Layout, shape: Shape, number: NDArray[np.int64]) -> None:
+    """Raise ValueError if chains with these numbers, of a network, can't be computed in a layout."""
+    if shape.uses_blas and not isinstance(layout, Wide):
+        raise ValueError(
+            f"a network with layers as wide as {shape.sizes} needs the layout Wide, got {layout}"
+        )
+    if isinstance(layout, LaneGroup) and not _share_upper_bits(number):
+        raise ValueError(
+            "in the layout LaneGroup the numbers of the chains must have the same bits from bit 26 on, got "
+            f"numbers from {number.min()} to {number.max()}: use the layout Alone"
+        )
+
+
+def _chunk_size(layout: Layout, batch: int) -> int:
+    """Return how many examples are computed at a time."""
+    if isinstance(layout, LaneGroup):
+        return GROUP_CHUNK
+    return max(batch, CHUNK) if isinstance(layout, Wide) else CHUNK  # BLAS multiplies a batch as a whole
 
 
 def usual_layout(shape: Shape, chains: int, dtype: DTypeLike, threads: int | None = None) -> Layout:
@@ -318,20 +360,22 @@ def usual_layout(shape: Shape, chains: int, dtype: DTypeLike, threads: int | Non
 
 
 def _fastest_layout(shape: Shape, number: NDArray[np.int64], dtype: DTypeLike, threads: int) -> Layout:
-    """Return the layout in which the chains with these numbers finish first.
+    """Return the layout in which chains of a network finish first on some threads.
 
+    `number` are the numbers of the chains, and `dtype` is the precision of the parameters.
     A group takes as long for one chain as for all lanes. How long that is, in chains alone, was measured
     (benchmarks/costs.py): from a third of the lanes for networks with 80 parameters to three quarters for
     those with thousands.
     """
-    lanes = lane_count(dtype)
-    groups = -(-len(number) // lanes)
-    group_cost = lanes * min(max(0.21 * math.log10(shape.parameters) - 0.04, 0.15), 1.0)
     if shape.uses_blas:
         return Wide()
-    if not _share_upper_bits(number) or group_cost * -(-groups // threads) > -(-len(number) // threads):
+    if not _share_upper_bits(number):
         return Alone()
-    return LaneGroup(lanes)
+    lanes = lane_count(dtype)
+    groups = -(-len(number) // lanes)
+    chains_per_thread, groups_per_thread = -(-len(number) // threads), -(-groups // threads)
+    group_cost = lanes * min(max(0.21 * math.log10(shape.parameters) - 0.04, 0.15), 1.0)
+    return Alone() if group_cost * groups_per_thread > chains_per_thread else LaneGroup(lanes)
 
 
 def _share_upper_bits(number: NDArray[np.int64]) -> bool:
@@ -355,18 +399,32 @@ def structure(program: Program) -> Hashable:
 
 def advance(ensembles: Sequence[Ensemble], steps: int) -> None:
     """Make steps of all chains of several ensembles that are at the same step, on the same threads."""
-    stops = np.cumsum([ensemble.groups for ensemble in ensembles])
-    firsts = stops - [ensemble.groups for ensemble in ensembles]
-    while steps > 0:
-        count = min(steps, SCHEDULED_STEPS)
-        runs = [ensemble.work(count) for ensemble in ensembles]
-
-        def run_all(first: int, stop: int, runs: list[Callable[[int, int], None]] = runs) -> None:
-            for run, low, high in zip(runs, firsts, stops, strict=True):
-                if first < high and stop > low:
-                    run(max(first, low) - low, min(stop, high) - low)
-
-        spread(run_all, int(stops[-1]), ensembles[0].threads)
+    groups = [ensemble.groups for ensemble in ensembles]
+    for first in range(0, steps, SCHEDULED_STEPS):
+        count = min(steps - first, SCHEDULED_STEPS)
+        works = [ensemble.work(count) for ensemble in ensembles]
+        spread(_chain_works(works, groups), sum(groups), ensembles[0].threads)
         for ensemble in ensembles:
             ensemble.step += count
-        steps -= count
+
+
+def _chain_works(
+    works: Sequence[Callable[[int, int], None]], groups: Sequence[int]
+) -> Callable[[int, int], None]:
+    """Return a function (first, stop) that works on some groups of several ensembles, numbered on.
+
+    Parameters
+    ----------
+    works : sequence of callable (first, stop)
+        For each ensemble, a function that works on its own groups first to stop - 1.
+    groups : sequence of int
+        How many groups each ensemble has.
+    """
+    bounds = list(pairwise(accumulate(groups, initial=0)))
+
+    def work_on(first: int, stop: int) -> None:
+        for work, (low, high) in zip(works, bounds, strict=True):
+            if first < high and stop > low:
+                work(max(first, low) - low, min(stop, high) - low)
+
+    return work_on

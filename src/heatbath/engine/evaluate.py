@@ -22,16 +22,24 @@ from heatbath.engine.losses import (
     multiply_by_weights,
 )
 from heatbath.engine.simd import BYTES, Pointer, keep_alive, lanes_of, pointer_to, with_pointers
-from heatbath.reference.random import ROW, SLOTS, TAIL
+from heatbath.reference.random import ROW, SLOT_BITS, SLOTS, TAIL
 
 _WEIGHT_PARAMETERS = 18  # the column of `DenseLayerRow`
 
 
 @compiled
 def _forward_chunk(layout, theta, network, table, columns, sets, room, first):
-    """Compute the logits of a chunk of the data, examples `first` on; return how many examples it has.
+    """Compute the logits of a chunk of the data, from example `first` on; return how many examples it has.
 
-    The first `columns` of the targets are copied to `room.targets`, and the logits go to `room.logits`.
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    theta : pointer to (parameter, lane)
+    network : `Network`, with the size of a chunk
+    table : `DataTable` with a pointer
+    columns : how many of the targets to copy to `room.targets`
+    sets : pointer to (lane), the data set of each chain
+    room : `Room`, whose `logits` are written
     """
     group_size = chains_in(layout, theta)
     examples = min(network.chunk, table.data - first)
@@ -45,11 +53,19 @@ def _forward_chunk(layout, theta, network, table, columns, sets, room, first):
 
 @compiled(apart=True)
 def evaluate(layout, theta, network, table, sets, room, mean_loss, accuracy):
-    """Write the mean loss and the accuracy of every chain over all data to `mean_loss` and `accuracy`,
-    (lane).
+    """Write the mean loss and the accuracy of every chain over all data.
 
-    `theta` points to (parameter, lane), `table` is a `DataTable` with a pointer, and `sets` (lane) says which
-    set of data a chain has. Weights of the data count in both means. The accuracy of a regression is NaN.
+    Weights of the data count in both means. The accuracy of a regression is NaN.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    theta : pointer to (parameter, lane)
+    network : `Network`, its layers and sizes as numbers
+    table : `DataTable` with a pointer
+    sets : pointer to (lane), the data set of each chain
+    room : `Room`, memory to work in
+    mean_loss, accuracy : pointers to (lane), which are written
     """
     group_size, chunk = chains_in(layout, theta), network.chunk
     if group_size == 1:
@@ -59,7 +75,7 @@ def evaluate(layout, theta, network, table, sets, room, mean_loss, accuracy):
     for first in range(0, table.data, chunk):
         examples = _forward_chunk(layout, theta, network, table, table.columns, sets, room, first)
         rows = LossRows(room.logits, room.targets, chunk, chunk, 0, examples, network.out)
-        losses, is_right = room.deltas, room.previous_deltas
+        losses, is_right = room.deltas, room.previous_deltas  # free, since no gradient is computed
         compute_losses(layout, network.loss, rows, losses, is_right)
         if table.weight >= 0:
             start = table.weight * chunk
@@ -76,11 +92,21 @@ def evaluate(layout, theta, network, table, sets, room, mean_loss, accuracy):
 
 @compiled(apart=True)
 def average_predictions(layout, theta, network, table, sets, room, averages, first_chain, running, n):
-    """Take the predictions at some inputs into running averages, as the n-th of their kind.
+    """Update running means and sums of squared deviations with the n-th predictions (Welford).
 
-    `averages` is an array (chain, 2, example, output): running means, and sums of squared deviations from
-    them. The chains from `first_chain` on are updated, where `running` (lane) isn't 0. The rest is as in
-    `evaluate`.
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    theta : pointer to the parameters (parameter, lane)
+    network : `Network`, its layers and sizes as numbers
+    table : `DataTable` of the inputs, with a pointer
+    sets : pointer to (lane), the data set of each chain
+    room : `Room`, memory to work in
+    averages : array (chain, 2, example, output), which is updated
+        Running means (0), and sums of squared deviations from them (1).
+    first_chain : number of the chain in lane 0
+    running : pointer to (lane), 0 where a chain has stopped and isn't updated
+    n : how many predictions there are with these
     """
     group_size, chunk = chains_in(layout, theta), network.chunk
     if group_size == 1:
@@ -95,17 +121,17 @@ def average_predictions(layout, theta, network, table, sets, room, averages, fir
             for i in range(examples):
                 for k in range(network.out):
                     value = np.float64(room.logits[(k * chunk + i) * group_size + lane])
-                    difference = value - averages[chain, 0, first + i, k]
-                    averages[chain, 0, first + i, k] += difference / n
-                    change = value - averages[chain, 0, first + i, k]
-                    averages[chain, 1, first + i, k] += difference * change
+                    deviation = value - averages[chain, 0, first + i, k]
+                    averages[chain, 0, first + i, k] += deviation / n
+                    deviation_after = value - averages[chain, 0, first + i, k]
+                    averages[chain, 1, first + i, k] += deviation * deviation_after
 
 
 class StudentNoise(NamedTuple):
-    """What squared residuals with Student's law need.
+    """What squared residuals with Student's law need: pointers, and the address of random numbers.
 
-    Pointers to the variances (target, lane), to room for the gamma numbers of a row of examples (target,
-    example, lane), and to their shapes (set, example); and the seed and the step of their address.
+    `variances` is (target, lane), `gammas` (target, example, lane) has room for the gamma numbers of a row of
+    examples, and `shapes` is (set, example). `seed` and `step` are those of the address.
     """
 
     variances: Pointer
@@ -118,14 +144,17 @@ class StudentNoise(NamedTuple):
 
 @compiled
 def _fill_gammas(layout, student, sets, count, first, k):
-    """Draw the gamma numbers of target k for the row of examples from `first` on, of `count` in all."""
+    """Draw the gamma numbers of target k for the ROW examples from `first` on, of `count` in all.
+
+    `student` is a `StudentNoise`, whose `gammas` are written; `sets` (lane) are the data sets of the chains.
+    """
     group_size = chains_in(layout, student.scratch.z)
     start = k * ROW * group_size
     for i in range(ROW):
         for lane in range(group_size):
             shape = student.shapes[sets[lane] * count + first + i] if first + i < count else 0.0
             student.gammas[start + i * group_size + lane] = -shape
-    stream_slot, tile = TAIL << 14 | SLOTS * k, first // ROW
+    stream_slot, tile = TAIL << SLOT_BITS | SLOTS * k, first // ROW
     draw_example_gammas(
         layout, student.seed, stream_slot, student.step, tile, student.scratch, student.gammas, start
     )  # fmt: skip
@@ -133,11 +162,22 @@ def _fill_gammas(layout, student, sets, count, first, k):
 
 @compiled(apart=True)
 def sum_squared_residuals(layout, theta, network, table, sets, room, sums, student):
-    """Write the sum of squared residuals over all data, of every target and chain, to `sums` (target, lane).
+    """Write the sum of squared residuals r² over all data, for every target and chain.
 
     Each square is multiplied by the weight of its example, if there are weights. With Student's law it is
     multiplied by g/(ν + r²/s²) instead, with a gamma number g for each example, whose shape contains the
-    weight. `student` is a `StudentNoise`; the rest is as in `evaluate`.
+    weight.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    theta : pointer to the parameters (parameter, lane)
+    network : `Network`, its layers and sizes as numbers
+    table : `DataTable` with a pointer
+    sets : pointer to (lane), the data set of each chain
+    room : `Room`, memory to work in
+    sums : pointer to (target, lane), which is written
+    student : `StudentNoise`, what Student's law needs
     """
     chunk, group_size, lanes = network.chunk, chains_in(layout, theta), lanes_of(theta)
     if group_size == 1:
@@ -153,7 +193,7 @@ def sum_squared_residuals(layout, theta, network, table, sets, room, sums, stude
                 if network.loss == STUDENT and row == 0:
                     _fill_gammas(layout, student, sets, table.data, first + i, k)
                 for lane in range(group_size):
-                    index = (k * chunk + i) * group_size + lane
+                    index = (k * chunk + i) * group_size + lane  # of (column, example, lane)
                     residual = np.float64(room.logits[index]) - np.float64(room.targets[index])
                     square = residual * residual
                     if network.loss == STUDENT:
@@ -180,7 +220,10 @@ class MixtureData(NamedTuple):
 
 @compiled
 def _mix_inputs(factors, inputs, mixed, stride):
-    """Write Σ_k factors[k] inputs[k] to `mixed`, added in order, with examples `stride` apart."""
+    """Write Σ_k factors[k] inputs[k] to `mixed`, added in order, with examples `stride` apart.
+
+    `factors` is (corner), `inputs` (corner, example, input), and `mixed` is flat.
+    """
     examples, width = inputs.shape[1], inputs.shape[2]
     for i in range(examples):
         for j in range(width):
@@ -192,7 +235,10 @@ def _mix_inputs(factors, inputs, mixed, stride):
 
 @compiled
 def _mix_parameters(factors, corners, theta, first):
-    """Write Σ_k factors[k] corners[k] to theta[first:], summed in float64 and rounded once."""
+    """Write Σ_k factors[k] corners[k] to theta[first:], summed in float64 and rounded once.
+
+    `factors` is (corner), `corners` (corner, parameter).
+    """
     for e in range(first, theta.shape[0]):
         total = 0.0
         for k in range(factors.shape[0]):
@@ -211,25 +257,26 @@ def evaluate_mixtures(layout, first, stop, data, weights, input_weights, activat
 
     Parameters
     ----------
+    layout : `Alone` or `Wide`
+    first, stop : the first mixture, and the stop
     data : `MixtureData`
     weights, input_weights : arrays (mixture, corner)
     activation : number of the activation
-    network : `Network`
+    network : `Network`, its layers and sizes as numbers
     losses, right : arrays (mixture), to which the sums over the examples are added
     """
     corners, inputs, Y = data.corners, data.inputs, data.Y
     examples, width, columns = Y.shape[0], inputs.shape[2], Y.shape[1]
-    stride = -(-(width + columns) // FOUR) * FOUR
-    like = pointer_to(corners)
-    pointed = with_pointers(network)
-    first_parameter = network.layers[0, _WEIGHT_PARAMETERS]
-    theta = np.zeros(corners.shape[1], corners.dtype)
-    lanes = lanes_of(like)
-    mixed = np.zeros(-(-examples * stride // lanes) * lanes, corners.dtype)
-    types = pointer_types(like)
+    like, lanes = pointer_to(corners), lanes_of(corners)
+    types, pointed = pointer_types(like), with_pointers(network)
     _, size = reserve_room(layout, types, pointed, 1, 1, columns, like, like, 0)
     memory = np.zeros(size + BYTES, np.uint8)
     room, _ = reserve_room(layout, types, pointed, 1, 1, columns, like, like, aligned_address(memory))
+
+    theta = np.zeros(corners.shape[1], corners.dtype)
+    first_parameter = network.layers[0, _WEIGHT_PARAMETERS]
+    stride = -(-(width + columns) // FOUR) * FOUR
+    mixed = np.zeros(-(-examples * stride // lanes) * lanes, corners.dtype)  # rows of inputs and targets
     table = DataTable(pointer_to(mixed), examples, stride, width, columns, data.weight)
     mean_loss, accuracy, sets = np.zeros(1), np.zeros(1), np.zeros(1, np.int64)
     for m in range(first, stop):
@@ -239,13 +286,15 @@ def evaluate_mixtures(layout, first, stop, data, weights, input_weights, activat
         for i in range(examples):
             for k in range(columns):
                 mixed[i * stride + width + k] = Y[i, k]
+
         evaluate(
             layout, pointer_to(theta), pointed, table, pointer_to(sets), room, pointer_to(mean_loss),
             pointer_to(accuracy),
         )  # fmt: skip
         losses[m] += examples * mean_loss[0]
         right[m] += np.rint(examples * accuracy[0]) if data.weight < 0 else examples * accuracy[0]
-    for numbers in (theta, mixed):
-        keep_alive(numbers)
+
+    keep_alive(theta)
+    keep_alive(mixed)
     keep_alive(sets)
     keep_alive(memory)

@@ -4,13 +4,19 @@ The operations of a segment (see `operations`) are folded into *moves*
 
     p += t G - d θ,    θ += u p,    p = a p + b R,    θ += v p,
 
-and the numbers t, d, u, a, b, v of a move are computed for every lane: in a group for every chain, for a
+and the coefficients t, d, u, a, b, v of a move are computed for every lane: in a group for every chain, for a
 chain alone the same in all. The noise R of a tile is made, used while it is in the cache, and forgotten. Sums
 over parameters are taken as in `layouts`: in the precision of the parameters within a tile, in float64 across
 tiles.
 
 Letters: θ parameters, p momenta, G the negative gradient, R standard normal numbers, ξ the friction of a
-thermostat, n a step. `lanes` is the number of lanes of a vector, `group_size` the number of chains in one.
+thermostat, τ a temperature, n a step. A *lane* is a place in a vector, where a group has one of its chains;
+`lanes` is the number of lanes of a vector, `group_size` the number of chains in one. Arguments that many
+functions share:
+
+- `layout`: one of `layouts.Layout`, whether a vector has numbers of one chain or of a group of chains.
+- `scratch`: a `Scratch`, memory to work in; p·p of each chain is returned in its `kinetic`.
+- `seed`, `stream_slot`, `chain`, `step`: the address of random numbers (see `reference.random`).
 """
 
 from __future__ import annotations
@@ -42,7 +48,7 @@ from heatbath.engine.simd import (
     store,
     traced,
 )
-from heatbath.methods.operations import ADAM, DESCEND, READ, WIDTH, A, B, F, S
+from heatbath.methods.operations import ADAM, DESCEND, READ, WIDTH, A, B, C, F, S
 from heatbath.reference.random import ATTEMPTS, ROW, SLOTS, TILE
 
 # Columns of the table of moves (see `MoveRow`)
@@ -50,16 +56,18 @@ KIND, STREAM_SLOT, OFFSET, READ_POINT, NOISY, KICKED = range(6)
 MOVE_COLUMNS = 6
 READ_BEFORE_NOISE, READ_AFTER_NOISE = 1, 2  # where a move reads p·p
 
-# The numbers of a move in every lane: t, d, u, a, b, v of a move as above, of which θ += t G - d θ + b R has
-# three; and those of Adam
+# The coefficients of a move in every lane: t, d, u, a, b, v of a move as above, of which θ += t G - d θ + b R
+# has three; and those of Adam
 KICK, DECAY, DRIFT, FACTOR, NOISE_SCALE, LAST_DRIFT = range(6)
 RATE, SHRINK, BETA1, COMPLEMENT1, BETA2, COMPLEMENT2, EPS, UNBIAS1, UNBIAS2 = range(9)
-MOVE_NUMBERS, ADAM_NUMBERS = 6, 9
+MOVE_COEFFICIENTS, ADAM_COEFFICIENTS = 6, 9
 # and, in the vectors of a move, 1 where p·p is read before or after the noise
-READS_BEFORE, READS_AFTER = ADAM_NUMBERS, ADAM_NUMBERS + 1
+READS_BEFORE, READS_AFTER = ADAM_COEFFICIENTS, ADAM_COEFFICIENTS + 1
 
 # The stages that a move goes through. An operation joins the last move unless that is past its stage.
 KICK_STAGE, DRIFT_STAGE, NOISE_STAGE, LAST_DRIFT_STAGE, FINISHED = range(5)
+
+EIGHT = 8  # chains whose coefficients are computed together: the float64 numbers of a vector
 
 
 class MoveRow(NamedTuple):
@@ -84,32 +92,55 @@ move_of, operation_of = row_reader(MoveRow), row_reader(OperationRow)
 class Moves(NamedTuple):
     """Pointers to the moves of the segments of a program: each operation makes at most one.
 
-    `rows` is (segment, move, MOVE_COLUMNS), `numbers` (segment, move, ADAM_NUMBERS, lane), `counts`
-    (segment); a segment has room for `capacity` moves.
+    `rows` is (segment, move, MOVE_COLUMNS), `coefficients` (segment, move, ADAM_COEFFICIENTS, lane) in the
+    precision of the chains, `counts` (segment); a segment has room for `capacity` moves.
     """
 
     rows: Pointer
-    numbers: Pointer
+    coefficients: Pointer
     counts: Pointer
     capacity: int
+
+
+class Segment(NamedTuple):
+    """The moves of one segment: pointers to its first row and coefficient in `Moves`, and how many it has."""
+
+    rows: Pointer
+    coefficients: Pointer
+    length: int
 
 
 class Scratch(NamedTuple):
     """Pointers to memory to work in.
 
     `z` and `words` are the noise of a tile and its random words, (element, lane); `sums` the partial sums of
-    a tile (see `layouts.add_partial_sums`); `numbers` (ADAM_NUMBERS, lane) those of a move in float64;
-    `kinetic` p·p of each lane. `chain_numbers` are the chains' in the order that `fill_normals` takes,
-    `chain_number` has room for one.
+    a tile (see `layouts.add_partial_sums`); `coefficients` (ADAM_COEFFICIENTS, lane) those of a move in
+    float64; `kinetic` p·p of each lane. `chain_numbers` are the chains' in the order that `fill_normals`
+    takes, `chain_number` has room for one.
     """
 
     z: Pointer
     words: Pointer
     sums: Pointer
-    numbers: Pointer
+    coefficients: Pointer
     kinetic: Pointer
     chain_numbers: Pointer
     chain_number: Pointer
+
+
+class EightChains(NamedTuple):
+    """Pointers to float64 numbers of 8 chains whose operations are folded into a move.
+
+    Column k of an operation is the vector at k `lanes` from its first one in `columns`, and coefficient k of
+    the move is the vector at coefficients[k * lanes]. The others are the vectors of `ThermostatValues`.
+    """
+
+    columns: Pointer
+    coefficients: Pointer
+    xi: Pointer
+    root_tau: Pointer
+    unit: Pointer
+    lanes: int
 
 
 class PointerTypes(NamedTuple):
@@ -124,8 +155,11 @@ class PointerTypes(NamedTuple):
 
 
 class ThermostatValues(NamedTuple):
-    """Pointers to one float64 number for each lane: ξ, the root of the temperature of the chain's rung, and
-    the unit of the momenta (see `likelihood`)."""
+    """Pointers to one float64 number for each lane.
+
+    These are ξ, the root of the temperature of the chain's rung, and the unit of the momenta (see
+    `likelihood`).
+    """
 
     xi: Pointer
     root_tau: Pointer
@@ -160,26 +194,35 @@ def pointer_types(like):
 
 @compiled(apart=True)
 def reserve_moves(segments, capacity, types, address):
-    """Reserve memory at an address for `Moves`; returns them and the next free address."""
+    """Reserve memory at an address for `Moves`; return them and the next free address.
+
+    There is room for `capacity` moves in each of so many `segments`; `types` are the `PointerTypes`.
+    """
     lanes = lanes_of(types.parameter)
     rows, address = reserve(address, segments * capacity * MOVE_COLUMNS, types.int64)
-    numbers, address = reserve(address, segments * capacity * ADAM_NUMBERS * lanes, types.parameter)
+    coefficients, address = reserve(address, segments * capacity * ADAM_COEFFICIENTS * lanes, types.parameter)
     counts, address = reserve(address, segments, types.int64)
-    return Moves(rows, numbers, counts, capacity), address
+    return Moves(rows, coefficients, counts, capacity), address
 
 
 @compiled(apart=True)
 def reserve_scratch(layout, types, address):
-    """Reserve memory at an address for `Scratch`; returns it and the next free address."""
+    """Reserve memory at an address for `Scratch`; return it and the next free address.
+
+    `types` are `PointerTypes`, of which `parameter` has the precision of the chains.
+    """
     lanes, group_size = lanes_of(types.parameter), chains_in(layout, types.parameter)
     z, address = reserve(address, TILE * group_size, types.parameter)
     words, address = reserve(address, TILE * group_size, types.uint32)
     sums, address = reserve(address, lanes * lanes, types.parameter)
-    numbers, address = reserve(address, ADAM_NUMBERS * lanes, types.float64)
+    coefficients, address = reserve(address, ADAM_COEFFICIENTS * lanes, types.float64)
     kinetic, address = reserve(address, lanes, types.float64)
     chain_numbers, address = reserve(address, lanes, types.uint64)
     chain_number, address = reserve(address, 1, types.uint64)
-    return Scratch(z, words, sums, numbers, kinetic, chain_numbers, chain_number), address
+    return Scratch(z, words, sums, coefficients, kinetic, chain_numbers, chain_number), address
+
+
+# From operations to moves
 
 
 @traced
@@ -200,7 +243,7 @@ def _if_negative(value, replacement):
 
 
 @traced
-def _round_numbers(layout, target, index, source, start):
+def _round_to_precision(layout, target, index, source, start):
     """Write 8 float64 numbers to target[index] in its precision; alone, the first one in every lane."""
     value = source.load(start)
     if not isinstance(layout, LaneGroup):
@@ -226,197 +269,272 @@ def _stage_of(kind, reached):
 
 
 @compiled
-def _needs_new_move(stage, reached, draws_twice):
-    """Return whether an operation of a stage can't join the last move, which has reached a stage."""
+def _needs_new_move(stage, reached, stream_slot, last_row):
+    """Return whether an operation of a stage can't join the last move, which has reached a stage.
+
+    Two operations p = a p + b R join unless both draw noise. An operation draws if its `stream_slot` isn't
+    negative; `last_row` points to the row of the last move, which has that of its noise.
+    """
     if stage == NOISE_STAGE and reached == NOISE_STAGE:
-        return draws_twice
+        return stream_slot >= 0 and last_row[STREAM_SLOT] >= 0
     return stage <= reached or stage == FINISHED
 
 
 @compiled(apart=True)
 def fold_operations(layout, operations, low, high, columns, thermostat, n, moves, segment, scratch):
-    """Fold the operations low to high - 1 into the moves of a segment, with the numbers of every lane at step
-    n.
+    """Fold the operations low to high - 1 into the moves of a segment, with their coefficients at step n.
+
+    A DESCEND, an ADAM, and a READ with no move before it are moves of their own.
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     operations : pointer to rows of `OperationRow`
-    columns : pointer to (operation, WIDTH, lane), the coefficients in float64
+    columns : pointer to (operation, WIDTH, lane), the numbers that each operation takes, in float64
     thermostat : `ThermostatValues` of the parameters that the segment moves
     moves : `Moves`; those of the segment are written
-    scratch : `Scratch`, of which `numbers` are overwritten
-
-    A DESCEND, an ADAM, and a READ with no move before it are moves of their own.
+    segment : number of the segment
+    scratch : `Scratch`, of which `coefficients` are overwritten
     """
-    lanes = lanes_of(moves.numbers)
+    lanes = lanes_of(moves.coefficients)
+    for lane in range(0, chains_in(layout, moves.coefficients), EIGHT):
+        chains = EightChains(
+            offset_pointer(columns, lane), offset_pointer(scratch.coefficients, lane),
+            offset_pointer(thermostat.xi, lane), offset_pointer(thermostat.root_tau, lane),
+            offset_pointer(thermostat.unit, lane), lanes,
+        )  # fmt: skip
+        _fold_for_eight_chains(layout, operations, low, high, chains, lane, n, moves, segment)
+
+
+@compiled
+def _fold_for_eight_chains(layout, operations, low, high, chains, lane, n, moves, segment):
+    """Fold the operations low to high - 1 into the moves of a segment, for 8 chains of a group or one alone.
+
+    An operation joins the last move, unless the stage that it belongs to is over there.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    operations : pointer to rows of `OperationRow`
+    chains : `EightChains`, whose `coefficients` are overwritten
+    lane : the lane of the first of the chains
+    n : the step, which counts for Adam
+    moves : `Moves`; those of the segment are written
+    segment : number of the segment
+    """
     rows = offset_pointer(moves.rows, segment * moves.capacity * MOVE_COLUMNS)
-    for half in range(0, chains_in(layout, moves.numbers), 8):
-        count, reached = 0, FINISHED
-        for i in range(low, high):
-            operation = operation_of(operations, i)
-            last = (count - 1) * MOVE_COLUMNS
-            if operation.kind == READ and reached < FINISHED:
-                rows[last + READ_POINT] = READ_BEFORE_NOISE if reached < NOISE_STAGE else READ_AFTER_NOISE
-                reached = max(reached, DRIFT_STAGE)
-                continue
-            stage = _stage_of(operation.kind, reached)
-            draws_twice = (
-                reached == NOISE_STAGE and operation.stream_slot >= 0 and rows[last + STREAM_SLOT] >= 0
-            )
-            if _needs_new_move(stage, reached, draws_twice):
-                if count > 0:
-                    _finish_move(layout, moves, segment, count - 1, half, scratch.numbers)
-                _begin_move(rows, count, operation, stage == FINISHED, half, scratch.numbers, lanes)
-                count += 1
-                if operation.kind == A:
-                    stage = DRIFT_STAGE
-            reached = stage
-            if operation.kind == ADAM:
-                _set_adam_numbers(
-                    columns, i * WIDTH * lanes + half, thermostat, n, scratch.numbers, half, lanes
-                )
-            elif operation.kind != READ:
-                _add_operation(
-                    operation.kind, reached, columns, i * WIDTH * lanes + half, thermostat, scratch.numbers,
-                    half, lanes,
-                )  # fmt: skip
-            if stage == NOISE_STAGE and operation.stream_slot >= 0:
-                rows[(count - 1) * MOVE_COLUMNS + STREAM_SLOT] = operation.stream_slot
-                rows[(count - 1) * MOVE_COLUMNS + OFFSET] = operation.offset
-        if count > 0:
-            _finish_move(layout, moves, segment, count - 1, half, scratch.numbers)
-        moves.counts[segment] = count
+    count, reached, row = 0, FINISHED, rows
+    for i in range(low, high):
+        operation = operation_of(operations, i)
+        if operation.kind == READ and reached < FINISHED:
+            row[READ_POINT] = READ_BEFORE_NOISE if reached < NOISE_STAGE else READ_AFTER_NOISE
+            reached = max(reached, DRIFT_STAGE)
+            continue
+
+        stage = _stage_of(operation.kind, reached)
+        if _needs_new_move(stage, reached, operation.stream_slot, row):
+            if count > 0:
+                _finish_move(layout, moves, segment, count - 1, lane, chains.coefficients)
+            row = offset_pointer(rows, count * MOVE_COLUMNS)
+            _begin_move(row, operation, stage == FINISHED, chains)
+            count += 1
+            if operation.kind == A:
+                stage = DRIFT_STAGE
+        first_column = offset_pointer(chains.columns, i * WIDTH * chains.lanes)
+        _add_operation(operation, stage, n, first_column, row, chains)
+        reached = stage
+
+    if count > 0:
+        _finish_move(layout, moves, segment, count - 1, lane, chains.coefficients)
+    moves.counts[segment] = count
 
 
 @compiled
-def _begin_move(rows, move, operation, is_single, half, numbers, lanes):
-    """Start a move that does nothing yet; one of a single operation has its kind and noise."""
-    row = move * MOVE_COLUMNS
-    rows[row + KIND] = operation.kind if is_single else B
-    rows[row + STREAM_SLOT] = operation.stream_slot if is_single else -1
-    rows[row + OFFSET] = operation.offset if is_single else 0
-    rows[row + READ_POINT] = 0
-    for k in range(MOVE_NUMBERS):
-        store(numbers, k * lanes + half, splat(1.0 if k == FACTOR else 0.0))
+def _begin_move(row, operation, is_single, chains):
+    """Write a move that does nothing yet to a row of the table of moves and to coefficients.
 
-
-@compiled
-def _add_operation(kind, stage, columns, c, thermostat, numbers, half, lanes):
-    """Add an operation to the numbers of a move, of 8 chains from lane `half` on.
-
-    `columns` has its coefficients from index c on, (WIDTH, lane), and `numbers` is (ADAM_NUMBERS, lane).
+    Parameters
+    ----------
+    row : pointer to MOVE_COLUMNS integers
+    operation : `OperationRow`, the first operation of the move
+    is_single : whether it stays the only one; then the move has its kind and noise, otherwise B and none
+    chains : `EightChains`, whose `coefficients` are overwritten
     """
-    unit = load(thermostat.unit, half)
+    row[KIND] = operation.kind if is_single else B
+    row[STREAM_SLOT] = operation.stream_slot if is_single else -1
+    row[OFFSET] = operation.offset if is_single else 0
+    row[READ_POINT] = 0
+    for k in range(MOVE_COEFFICIENTS):
+        store(chains.coefficients, k * chains.lanes, splat(1.0 if k == FACTOR else 0.0))
+
+
+@compiled
+def _add_operation(operation, stage, n, columns, row, chains):
+    """Add an operation to the last move, for 8 chains: to its coefficients, and to its row if it draws.
+
+    Parameters
+    ----------
+    operation : `OperationRow`, its kind and the address of its noise
+    stage : stage of the move that the operation belongs to; it says which of the two drifts an A is
+    n : the step, which counts for Adam
+    columns : pointer to the operation's WIDTH columns (see `operations`); column k is at k `chains.lanes`
+    row : pointer to the move's row in the table of moves
+    chains : `EightChains`, whose `coefficients` change
+    """
+    kind, coefficients, lanes = operation.kind, chains.coefficients, chains.lanes
+    unit = load(chains.unit, 0)
     if kind == A:
         drift = DRIFT if stage == DRIFT_STAGE else LAST_DRIFT
-        store(numbers, drift * lanes + half, load(columns, c) * unit)
+        store(coefficients, drift * lanes, load(columns, 0) * unit)
     elif kind == B:
-        store(numbers, KICK * lanes + half, load(columns, c) / unit)
-        store(numbers, DECAY * lanes + half, load(columns, c + lanes) * unit)
+        store(coefficients, KICK * lanes, load(columns, 0) / unit)
+        store(coefficients, DECAY * lanes, load(columns, lanes) * unit)
     elif kind == DESCEND:
-        store(numbers, KICK * lanes + half, load(columns, c))
-        store(numbers, DECAY * lanes + half, load(columns, c + lanes) * unit * unit)
-        store(numbers, NOISE_SCALE * lanes + half, load(columns, c + 2 * lanes) * unit)
-    else:
-        a, b = load(columns, c), splat(0.0)
-        if kind == S:
-            root = _if_negative(load(columns, c + 2 * lanes), load(thermostat.root_tau, half))
-            b = load(columns, c + lanes) * root
-        else:
-            x = a * load(thermostat.xi, half)
-            a = _exp(splat(0.0) - x)
-            if kind == F:
-                b = load(columns, c + lanes) * _sqrt(_phi(x + x))
-        factor, scale = FACTOR * lanes + half, NOISE_SCALE * lanes + half
-        store(numbers, scale, a * load(numbers, scale) + b)
-        store(numbers, factor, a * load(numbers, factor))
+        store(coefficients, KICK * lanes, load(columns, 0))
+        store(coefficients, DECAY * lanes, load(columns, lanes) * unit * unit)
+        store(coefficients, NOISE_SCALE * lanes, load(columns, 2 * lanes) * unit)
+    elif kind == ADAM:
+        _set_adam_coefficients(n, columns, chains)
+    elif kind in (S, C, F):  # a' (a p + b R) + b' R: it draws no second R (see `_needs_new_move`)
+        factor, noise_scale = _momentum_map(kind, columns, chains)
+        earlier_scale = load(coefficients, NOISE_SCALE * lanes)
+        store(coefficients, NOISE_SCALE * lanes, factor * earlier_scale + noise_scale)
+        store(coefficients, FACTOR * lanes, factor * load(coefficients, FACTOR * lanes))
+        if operation.stream_slot >= 0:
+            row[STREAM_SLOT], row[OFFSET] = operation.stream_slot, operation.offset
 
 
 @compiled
-def _set_adam_numbers(columns, c, thermostat, n, numbers, half, lanes):
-    """Set the numbers of Adam at its step n, for 8 chains from lane `half` on.
+def _momentum_map(kind, columns, chains):
+    """Return vectors a and b of 8 chains with which an operation S, C or F is p = a p + b R.
 
-    `columns` has c, β1, β2, eps, d and the β2 of the correction from index c on, (WIDTH, lane).
+    `columns` points to the operation's columns, of which column k is at k `chains.lanes`; `chains` are
+    `EightChains`. S has a, b/r and the root r of a temperature, where a negative r stands for the rung's. C
+    and F have c, with a = exp(-c ξ), and F also b/√φ(2 c ξ).
     """
-    for lane in range(8):
-        column, number = c + lane, half + lane
-        beta1, beta2 = columns[column + lanes], columns[column + 2 * lanes]
-        numbers[RATE * lanes + number] = columns[column]
-        numbers[EPS * lanes + number] = columns[column + 3 * lanes]
-        numbers[SHRINK * lanes + number] = columns[column + 4 * lanes]
-        numbers[BETA1 * lanes + number], numbers[COMPLEMENT1 * lanes + number] = beta1, 1.0 - beta1
-        numbers[BETA2 * lanes + number], numbers[COMPLEMENT2 * lanes + number] = beta2, 1.0 - beta2
-        numbers[UNBIAS1 * lanes + number] = 1.0 / (1.0 - beta1 ** (n + 1))
-        numbers[UNBIAS2 * lanes + number] = 1.0 / (1.0 - columns[column + 5 * lanes] ** (n + 1))
-    unit = load(thermostat.unit, half)
-    shrink = SHRINK * lanes + half
-    store(numbers, shrink, load(numbers, shrink) * unit * unit)
+    first, second = load(columns, 0), load(columns, chains.lanes)
+    if kind == S:
+        root_tau = _if_negative(load(columns, 2 * chains.lanes), load(chains.root_tau, 0))
+        return first, second * root_tau
+    x = first * load(chains.xi, 0)
+    return _exp(splat(0.0) - x), second * _sqrt(_phi(x + x)) if kind == F else splat(0.0)
+
+
+@compiled
+def _set_adam_coefficients(n, columns, chains):
+    """Write the coefficients of Adam at its step n to `chains.coefficients`, for 8 chains.
+
+    `columns` points to c, β1, β2, eps, d and b, the β2 of the bias correction (see `operations`), each at the
+    next multiple of `chains.lanes`; `chains` are `EightChains`.
+    """
+    coefficients, lanes = chains.coefficients, chains.lanes
+    for chain in range(EIGHT):
+        beta1, beta2 = columns[lanes + chain], columns[2 * lanes + chain]
+        correction_beta2 = columns[5 * lanes + chain]
+        coefficients[RATE * lanes + chain] = columns[chain]
+        coefficients[EPS * lanes + chain] = columns[3 * lanes + chain]
+        coefficients[SHRINK * lanes + chain] = columns[4 * lanes + chain]
+        coefficients[BETA1 * lanes + chain] = beta1
+        coefficients[COMPLEMENT1 * lanes + chain] = 1.0 - beta1
+        coefficients[BETA2 * lanes + chain] = beta2
+        coefficients[COMPLEMENT2 * lanes + chain] = 1.0 - beta2
+        coefficients[UNBIAS1 * lanes + chain] = 1.0 / (1.0 - beta1 ** (n + 1))
+        coefficients[UNBIAS2 * lanes + chain] = 1.0 / (1.0 - correction_beta2 ** (n + 1))
+    unit, shrink = load(chains.unit, 0), SHRINK * lanes
+    store(coefficients, shrink, load(coefficients, shrink) * unit * unit)
 
 
 @compiled(apart=True)
-def _finish_move(layout, moves, segment, move, half, numbers):
-    """Round the numbers of a move, for 8 chains from lane `half` on, and set its NOISY and KICKED."""
-    lanes = lanes_of(moves.numbers)
+def _finish_move(layout, moves, segment, move, lane, coefficients):
+    """Round the coefficients of a move to the precision of the chains, and set its NOISY and KICKED.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    moves : `Moves`; the row and the coefficients of the move are written
+    segment, move : number of the segment, and of the move in it
+    lane : the lane of the first of 8 chains
+    coefficients : pointer to the float64 coefficients of the 8 chains, each at the next multiple of the lanes
+    """
+    lanes = lanes_of(moves.coefficients)
     index = segment * moves.capacity + move
-    target = index * ADAM_NUMBERS * lanes + half
+    target = index * ADAM_COEFFICIENTS * lanes + lane
     row = offset_pointer(moves.rows, index * MOVE_COLUMNS)
-    if half == 0:
+    for k in range(ADAM_COEFFICIENTS if row[KIND] == ADAM else MOVE_COEFFICIENTS):
+        _round_to_precision(layout, moves.coefficients, target + k * lanes, coefficients, k * lanes)
+
+    if lane == 0:
         row[NOISY], row[KICKED] = 0, 0
-    for k in range(ADAM_NUMBERS if row[KIND] == ADAM else MOVE_NUMBERS):
-        _round_numbers(layout, moves.numbers, target + k * lanes, numbers, k * lanes + half)
-    if row[STREAM_SLOT] >= 0 and _is_any_nonzero(layout, numbers, NOISE_SCALE * lanes + half):
+    if row[STREAM_SLOT] >= 0 and _is_any_nonzero(layout, coefficients, NOISE_SCALE * lanes):
         row[NOISY] = 1
-    has_kick = _is_any_nonzero(layout, numbers, KICK * lanes + half)
-    if has_kick or _is_any_nonzero(layout, numbers, DECAY * lanes + half):
+    has_kick = _is_any_nonzero(layout, coefficients, KICK * lanes)
+    if has_kick or _is_any_nonzero(layout, coefficients, DECAY * lanes):
         row[KICKED] = 1
 
 
+# Moves of parameters
+
+
 @traced
-def _move_vectors(numbers, index, read_point):
-    """Return vectors of a move's numbers, from numbers[index] on, and its READS_BEFORE and READS_AFTER."""
-    zero = numbers.zero()
+def _load_coefficients(coefficients, index, read_point):
+    """Return vectors of a move's coefficients, from an index on, and its READS_BEFORE and READS_AFTER."""
+    zero = coefficients.zero()
     flags = [
         select(read_point.equals(read_point.constant(point)), zero.constant(1.0), zero)
         for point in (READ_BEFORE_NOISE, READ_AFTER_NOISE)
     ]
-    return *(numbers.load(index + numbers.lanes * k) for k in range(ADAM_NUMBERS)), *flags
+    starts = [index + coefficients.lanes * k for k in range(ADAM_COEFFICIENTS)]
+    return *map(coefficients.load, starts), *flags
 
 
 def _over_range(update: Any, reads: bool = False) -> Any:
-    """Return a compiled function that applies an update of vectors of parameters to a range of parameters.
+    """Return a compiled function that applies an update of vectors to a range of parameters in place.
 
-    `update(tensors, index, noise, c, total, mask)` updates the vectors at an index in place, where the mask
-    is true if there is one, and returns `total` with p·p added. Full vectors come first, then the remainder
-    of a chain alone. With `reads` the partial sums of p·p are written to `sums`.
+    Parameters
+    ----------
+    update : callable (tensors, index, noise, coefficients, total, mask)
+        Updates the vectors of `tensors` at an index, with a vector of normal numbers and the coefficients
+        of a move. Where there is a `mask`, lanes in which it is false stay as they are. Returns `total`, a
+        vector, with p·p added if the move reads it.
+    reads : bool
+        Whether the partial sums of p·p are written to memory.
+
+    Returns
+    -------
+    callable (layout, tensors, z, span, coefficients, sums)
+        Updates the parameters of a `Span`, of which z has the normal numbers; writes to `sums`.
     """
 
     @traced
-    def update_range(layout, tensors, z, span, c, sums):
-        """Update the parameters of a span with the vectors c of a move; z has the normal numbers."""
-        lanes, shift = z.lanes, z.lanes.bit_length() - 1
-
-        def update_vector(total, v, start, noise_start, mask=None):
-            index, noise = start + v * lanes, z.load(noise_start + v * lanes)
-            total.set([update(tensors, index, noise, c, total.get()[0], mask)])
-
+    def update_range(layout, tensors, z, span, coefficients, sums):
+        """Update the parameters of a span: full vectors, then the remainder of a chain alone with a mask."""
+        lanes = z.lanes
         total = LoopVariables([z.zero()])
-        if isinstance(layout, LaneGroup) and reads:  # sum in the order of the lanes of a chain alone
-            with loop(span.size.constant(lanes)) as lane:
+
+        def update_vector(v, first, noise_start, mask=None):
+            index, noise = first + v * lanes, z.load(noise_start + v * lanes)
+            total.set([update(tensors, index, noise, coefficients, total.get()[0], mask)])
+
+        if isinstance(layout, LaneGroup):
+            first, noise_start = span.first * lanes, span.noise_start * lanes
+            if not reads:
+                with loop(span.size) as v:
+                    update_vector(v, first, noise_start)
+                return
+            with loop(span.size.constant(lanes)) as lane:  # sum in the order of the lanes of a chain alone
                 total.set([z.zero()])
                 with loop(span.size, lane, lanes) as v:
-                    update_vector(total, v, span.first * lanes, span.noise_start * lanes)
+                    update_vector(v, first, noise_start)
                 sums.store(lane * lanes, total.get()[0])
             return
-        if isinstance(layout, LaneGroup):
-            with loop(span.size) as v:
-                update_vector(total, v, span.first * lanes, span.noise_start * lanes)
-            return
+
+        shift = lanes.bit_length() - 1  # a division by a power of 2
         full, size = span.size >> shift, span.size.splat(lanes)
         with loop(full) as v:
-            update_vector(total, v, span.first, span.noise_start)
+            update_vector(v, span.first, span.noise_start)
         with loop((span.size + (lanes - 1)) >> shift, full) as v:  # once, or not at all
             mask = size - full * lanes > size.constant(range(lanes))
-            update_vector(total, v, span.first, span.noise_start, mask)
+            update_vector(v, span.first, span.noise_start, mask)
         if reads:
             sums.store(0, total.get()[0])
 
@@ -424,22 +542,33 @@ def _over_range(update: Any, reads: bool = False) -> Any:
 
 
 def _make_move(kick: bool, noisy: bool, reads: bool) -> Any:
-    """Return p += t G - d θ, θ += u p, p = a p + b R, θ += v p over a range, perhaps without G or R."""
+    """Return p += t G - d θ, θ += u p, p = a p + b R, θ += v p over a range, as `_over_range` does.
 
-    def update(tensors: Any, index: Any, noise: Any, c: Any, total: Any, mask: Any) -> Any:
+    Parameters
+    ----------
+    kick : bool
+        Whether it has the first part, t G - d θ.
+    noisy : bool
+        Whether it has noise R.
+    reads : bool
+        Whether it sums p·p, before or after the noise as the coefficients say.
+    """
+
+    def update(tensors: Any, index: Any, noise: Any, coefficients: Any, total: Any, mask: Any) -> Any:
+        """Move vectors of θ and p in place; return `total` with p·p added if the move reads it."""
         theta, p = tensors.theta.load(index, mask), tensors.p.load(index, mask)
         if kick:
-            p = fma(-c[DECAY], theta, fma(c[KICK], tensors.G.load(index, mask), p))
-        theta = fma(c[DRIFT], p, theta)
+            p = fma(-coefficients[DECAY], theta, fma(coefficients[KICK], tensors.G.load(index, mask), p))
+        theta = fma(coefficients[DRIFT], p, theta)
         if reads:
-            total = fma(p * c[READS_BEFORE], p, total)
-        p = c[FACTOR] * p
+            total = fma(p * coefficients[READS_BEFORE], p, total)
+        p = coefficients[FACTOR] * p
         if noisy:
             noise = noise if mask is None else select(mask, noise, 0.0)  # so that p·p is not touched
-            p = _add_noise(c[NOISE_SCALE], noise, p)
+            p = _add_noise(coefficients[NOISE_SCALE], noise, p)
         if reads:
-            total = fma(p * c[READS_AFTER], p, total)
-        tensors.theta.store(index, fma(c[LAST_DRIFT], p, theta), mask)
+            total = fma(p * coefficients[READS_AFTER], p, total)
+        tensors.theta.store(index, fma(coefficients[LAST_DRIFT], p, theta), mask)
         tensors.p.store(index, p, mask)
         return total
 
@@ -452,32 +581,39 @@ def _add_noise(scale: simd.Traced, noise: simd.Traced, value: simd.Traced) -> si
 
 
 def _make_descent(noisy: bool) -> Any:
-    """Return θ += t G - d θ + b R over a range, with or without the noise."""
+    """Return θ += t G - d θ + b R over a range, with or without the noise, as `_over_range` does."""
 
-    def update(tensors: Any, index: Any, noise: Any, c: Any, total: Any, mask: Any) -> Any:
+    def update(tensors: Any, index: Any, noise: Any, coefficients: Any, total: Any, mask: Any) -> Any:
+        """Move a vector of θ in place; return `total` as it is."""
         theta = tensors.theta.load(index, mask)
-        theta = fma(c[KICK], tensors.G.load(index, mask), fma(-c[DECAY], theta, theta))
-        tensors.theta.store(index, _add_noise(c[NOISE_SCALE], noise, theta) if noisy else theta, mask)
+        theta = fma(coefficients[KICK], tensors.G.load(index, mask), fma(-coefficients[DECAY], theta, theta))
+        tensors.theta.store(
+            index, _add_noise(coefficients[NOISE_SCALE], noise, theta) if noisy else theta, mask
+        )
         return total
 
     return _over_range(update)
 
 
-def _update_adam(tensors: Any, index: Any, noise: Any, c: Any, total: Any, mask: Any) -> Any:
-    """Step vectors of θ, p (the first moment) and the second moments by Adam, in place; return `total`."""
+def _update_adam(tensors: Any, index: Any, noise: Any, coefficients: Any, total: Any, mask: Any) -> Any:
+    """Step vectors of θ, p (the first moment) and the second moments by Adam, in place; return `total`.
+
+    The vectors of `tensors` are those at an index, without the lanes where a `mask` is false, and
+    `coefficients` are those of a move. Adam has no noise, and adds no p·p to `total`.
+    """
     G = tensors.G.load(index, mask)
-    p = fma(c[BETA1], tensors.p.load(index, mask), c[COMPLEMENT1] * G)
-    second = fma(c[BETA2], tensors.second.load(index, mask), c[COMPLEMENT2] * G * G)
-    step = c[UNBIAS1] * p / (sqrt(c[UNBIAS2] * second) + c[EPS])
+    p = fma(coefficients[BETA1], tensors.p.load(index, mask), coefficients[COMPLEMENT1] * G)
+    second = fma(coefficients[BETA2], tensors.second.load(index, mask), coefficients[COMPLEMENT2] * G * G)
+    step = coefficients[UNBIAS1] * p / (sqrt(coefficients[UNBIAS2] * second) + coefficients[EPS])
     theta = tensors.theta.load(index, mask)
-    tensors.theta.store(index, fma(c[RATE], step, fma(-c[SHRINK], theta, theta)), mask)
+    tensors.theta.store(index, fma(coefficients[RATE], step, fma(-coefficients[SHRINK], theta, theta)), mask)
     tensors.p.store(index, p, mask)
     tensors.second.store(index, second, mask)
     return total
 
 
-def _read_momenta(tensors: Any, index: Any, noise: Any, c: Any, total: Any, mask: Any) -> Any:
-    """Return `total` with p·p of a vector of momenta added."""
+def _read_momenta(tensors: Any, index: Any, noise: Any, coefficients: Any, total: Any, mask: Any) -> Any:
+    """Return `total` with p·p of a vector of momenta added; an update as in `_over_range`."""
     p = tensors.p.load(index, mask)
     return fma(p, p, total)
 
@@ -493,33 +629,49 @@ _adam, _read = _over_range(_update_adam), _over_range(_read_momenta, reads=True)
 
 
 @compiled
-def _apply_move(layout, move, tensors, z, span, c, sums):
-    """Apply a move to the parameters of a span in place; the partial sums of p·p go to `sums` if it reads it.
+def _apply_move(layout, move, tensors, z, span, coefficients, sums):
+    """Apply a move to the parameters of a span in place.
 
-    `move` is its `MoveRow`, `c` its vectors, `z` the normal numbers of the tile.
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    move : `MoveRow`, the kind of the move and what it has
+    tensors : `Tensors`, pointers to θ, p, G and the second moments
+    z : pointer to the normal numbers of the tile, (element, lane)
+    span : `Span`, the first parameter, how many, and where their noise begins
+    coefficients : the vectors of the move's coefficients (see `_load_coefficients`)
+    sums : pointer to the partial sums of p·p, which are written if the move reads it
     """
     if move.kind == ADAM:
-        _adam(layout, tensors, z, span, c, sums)
+        _adam(layout, tensors, z, span, coefficients, sums)
     elif move.kind == READ:
-        _read(layout, tensors, z, span, c, sums)
+        _read(layout, tensors, z, span, coefficients, sums)
+    elif move.kind == DESCEND and move.noisy:
+        _descend_with_noise(layout, tensors, z, span, coefficients, sums)
     elif move.kind == DESCEND:
-        if move.noisy:
-            _descend_with_noise(layout, tensors, z, span, c, sums)
-        else:
-            _descend(layout, tensors, z, span, c, sums)
+        _descend(layout, tensors, z, span, coefficients, sums)
     elif move.read_point > 0:
-        if not move.noisy:
-            _kick_and_read(layout, tensors, z, span, c, sums)
-        elif move.kicked:
-            _kick_noise_and_read(layout, tensors, z, span, c, sums)
-        else:
-            _noise_and_read(layout, tensors, z, span, c, sums)
+        _move_and_read(layout, move, tensors, z, span, coefficients, sums)
     elif not move.noisy:
-        _kick(layout, tensors, z, span, c, sums)
+        _kick(layout, tensors, z, span, coefficients, sums)
     elif move.kicked:
-        _kick_and_noise(layout, tensors, z, span, c, sums)
+        _kick_and_noise(layout, tensors, z, span, coefficients, sums)
     else:
-        _noise(layout, tensors, z, span, c, sums)
+        _noise(layout, tensors, z, span, coefficients, sums)
+
+
+@compiled
+def _move_and_read(layout, move, tensors, z, span, coefficients, sums):
+    """Apply a `MoveRow` that reads p·p to the parameters of a span in place, and write partial sums of p·p.
+
+    The arguments are those of `_apply_move`.
+    """
+    if not move.noisy:
+        _kick_and_read(layout, tensors, z, span, coefficients, sums)
+    elif move.kicked:
+        _kick_noise_and_read(layout, tensors, z, span, coefficients, sums)
+    else:
+        _noise_and_read(layout, tensors, z, span, coefficients, sums)
 
 
 @compiled
@@ -539,57 +691,88 @@ def _add_to_kinetic(layout, scratch, has_read):
 
 
 @compiled
-def _uses_gradient(moves, segment):
-    """Return whether a move of a segment needs G."""
-    for i in range(moves.counts[segment]):
-        move = move_of(moves.rows, segment * moves.capacity + i)
+def _uses_gradient(segment):
+    """Return whether a move of a `Segment` needs G."""
+    for i in range(segment.length):
+        move = move_of(segment.rows, i)
         if move.kicked > 0 or move.kind == ADAM:
             return True
     return False
 
 
+@compiled
+def _segment_of(moves, number):
+    """Return the `Segment` of `Moves` with a number."""
+    first, stride = number * moves.capacity, ADAM_COEFFICIENTS * lanes_of(moves.coefficients)
+    rows = offset_pointer(moves.rows, first * MOVE_COLUMNS)
+    return Segment(rows, offset_pointer(moves.coefficients, first * stride), moves.counts[number])
+
+
 @compiled(apart=True)
-def apply_segment(layout, tensors, ranges, bounds, moves, segment, seed, n, scratch, streaming):
-    """Apply the moves of a segment at step n to θ and p in place, tile by tile.
+def apply_segment(layout, tensors, ranges, bounds, moves, segment_number, seed, n, scratch, streaming):
+    """Apply the moves of a segment at step n to θ and p in place; return whether they read p·p.
 
     Parameters
     ----------
-    tensors : `Tensors`
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    tensors : `Tensors`, pointers to θ, p, G and the second moments
     ranges : pointer to (range, 2), the first element and the stop of each
     bounds : the first range to move, and the stop
-    moves : `Moves`, of which those of the segment are applied
-    scratch : `Scratch`; `kinetic` gets p·p of each chain where a move reads it
+    moves : `Moves`
+    segment_number : which of their segments is applied
+    scratch : `Scratch`; its `kinetic` gets p·p of each chain where a move reads it
     streaming : whether tiles are prefetched while their noise is made, for arrays larger than the caches
-
-    Returns whether p·p was read.
     """
-    lanes = lanes_of(tensors.theta)
+    segment = _segment_of(moves, segment_number)
+    prefetches_gradient = streaming and _uses_gradient(segment)
     has_read = False
-    uses_gradient = streaming and _uses_gradient(moves, segment)
     for r in range(bounds[0], bounds[1]):
         first, stop = ranges[2 * r], ranges[2 * r + 1]
         for tile in range(first // TILE, (stop - 1) // TILE + 1):
-            start = tile * TILE
-            low, high = max(first, start), min(stop, start + TILE)
-            span = Span(low, high - low, low - start)
+            low, high = max(first, tile * TILE), min(stop, (tile + 1) * TILE)
             if streaming:
                 _prefetch_range(tensors.p, low, high)
                 _prefetch_range(tensors.theta, low, high)
-                if uses_gradient:
-                    _prefetch_range(tensors.G, low, high)
-            for i in range(moves.counts[segment]):
-                index = segment * moves.capacity + i
-                move = move_of(moves.rows, index)
-                if move.noisy > 0:
-                    fill_normals(
-                        layout, scratch.z, scratch.chain_numbers, seed, move.stream_slot, n + move.offset,
-                        tile, low - start, high - start,
-                    )  # fmt: skip
-                c = _move_vectors(moves.numbers, index * ADAM_NUMBERS * lanes, move.read_point)
-                _apply_move(layout, move, tensors, scratch.z, span, c, scratch.sums)
-                if move.read_point > 0 or move.kind == READ:
-                    _add_to_kinetic(layout, scratch, has_read)
-                    has_read = True
+            if prefetches_gradient:
+                _prefetch_range(tensors.G, low, high)
+            has_read = _move_tile(layout, tensors, tile, low, high, segment, seed, n, scratch, has_read)
+    return has_read
+
+
+@compiled
+def _move_tile(layout, tensors, tile, low, high, segment, seed, n, scratch, has_read):
+    """Apply the moves of a segment at step n, in place, to parameters that are in one tile.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    tensors : `Tensors`, pointers to θ, p, G and the second moments
+    tile : number of the tile, TILE parameters whose noise is made together
+    low, high : the first parameter, and the stop
+    segment : `Segment`, pointers to the moves
+    seed, n : the address of the noise
+    scratch : `Scratch`; to its `kinetic` p·p of each chain is added where a move reads it
+    has_read : whether p·p was read in earlier tiles
+
+    Returns
+    -------
+    Whether p·p was read in earlier tiles or in this one
+    """
+    noise_start = low - tile * TILE
+    span = Span(low, high - low, noise_start)
+    stride = ADAM_COEFFICIENTS * lanes_of(tensors.theta)
+    for i in range(segment.length):
+        move = move_of(segment.rows, i)
+        if move.noisy > 0:
+            fill_normals(
+                layout, scratch.z, scratch.chain_numbers, seed, move.stream_slot, n + move.offset, tile,
+                noise_start, noise_start + span.size,
+            )  # fmt: skip
+        coefficients = _load_coefficients(segment.coefficients, i * stride, move.read_point)
+        _apply_move(layout, move, tensors, scratch.z, span, coefficients, scratch.sums)
+        if move.read_point > 0 or move.kind == READ:
+            _add_to_kinetic(layout, scratch, has_read)
+            has_read = True
     return has_read
 
 
@@ -597,8 +780,13 @@ def apply_segment(layout, tensors, ranges, bounds, moves, segment, seed, n, scra
 def sum_squares(layout, values, ranges, first_range, stop_range, scratch):
     """Write the sum of squares of each chain's values to `scratch.kinetic`, always added in the same order.
 
-    `values` is (element, lane), such as p or θ; it is summed over the elements of the ranges `first_range` to
-    stop_range - 1 of `ranges` (range, 2).
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    values : pointer to (element, lane), such as p or θ
+    ranges : pointer to (range, 2), the first element and the stop of each
+    first_range, stop_range : the first range to sum over, and the stop
+    scratch : `Scratch`, memory to work in
     """
     has_read = False
     tensors = Tensors(values, values, values, values)
@@ -610,24 +798,50 @@ def sum_squares(layout, values, ranges, first_range, stop_range, scratch):
             has_read = True
 
 
+# Random numbers of one chain
+
+
 @compiled
-def _uniform(word):
+def uniform(word):
     """Return the uniform number in (0, 1) of a random word, as float64."""
     return (word + 0.5) * 2.0**-32
 
 
+@compiled
+def _normal_radius(word):
+    """Return √(-2 log u) for a random word: Box and Muller make two normal numbers of it and an angle."""
+    return math.sqrt(-2.0 * math.log(uniform(word)))
+
+
 @compiled(apart=True)
 def _draw_normal(seed, stream_slot, chain, step, element, scratch):
-    """Return the normal number of one chain and element, in float64 always."""
+    """Return the normal number of one chain and element, in float64 always.
+
+    The other arguments are those of its address (see `reference.random`), and memory to work in, where the
+    words of the element's tile are written. A word of one row and that of the next row in the same place make
+    two normal numbers, one for each of the two rows.
+    """
     tile, row, k = element // TILE, element % TILE // ROW, element % ROW
     scratch.chain_number[0] = chain
     fill_words(
         Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot, step, tile, TILE
     )  # fmt: skip
     pair = row // 2 * 2 * ROW + k
-    radius, angle = _uniform(scratch.words[pair]), _uniform(scratch.words[pair + ROW])
+    radius, angle = _normal_radius(scratch.words[pair]), uniform(scratch.words[pair + ROW])
     turn = math.cos(2.0 * math.pi * angle) if row % 2 == 0 else math.sin(2.0 * math.pi * angle)
-    return math.sqrt(-2.0 * math.log(radius)) * turn
+    return radius * turn
+
+
+@compiled
+def change_of_friction(c, tau, is_mean, root_tau, kinetic, size):
+    """Return what a THERMOSTAT adds to ξ, c (p·p - N τ), or c (p·p/N - τ) if `is_mean` is above 0.
+
+    `kinetic` is p·p of N = `size` parameters. A negative τ stands for that of the chain's rung, the square of
+    `root_tau`.
+    """
+    target = root_tau * root_tau if tau < 0 else tau
+    share = 1.0 / size if is_mean > 0 else 1.0
+    return c * share * (kinetic - size * target)
 
 
 @compiled
@@ -644,14 +858,22 @@ def _is_gamma_accepted(u, x, v, d):
 
 @compiled(apart=True)
 def draw_example_gammas(layout, seed, stream_slot, step, tile, scratch, gammas, start):
-    """Draw the gamma numbers of the ROW examples of a tile, as `noise.example_gammas` does, in float64
-    always.
+    """Draw the gamma numbers of the ROW examples of a tile, as `noise.example_gammas` does, in float64.
 
-    `gammas` is a pointer to (example, lane) from gammas[start] on. Where it holds minus a shape, the number
-    is drawn and written; 0 stays.
+    By the method of Marsaglia and Tsang, with d = shape - 1/3 and c = 1/√(9 d): d v with v = (1 + c x)³ and a
+    normal x, if it is accepted. The last attempt always is. A shape s below 1 takes a number of the shape
+    s + 1, times a uniform number to the power 1/s.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    seed, stream_slot, step, tile : the address of the random words; each attempt has the next slot
+    scratch : `Scratch`, memory for the words
+    gammas : pointer to (example, lane), which are written
+        Minus the shape where a number is to be drawn; 0 stays.
+    start : index of the first example in `gammas`
     """
-    row_size = ROW * chains_in(layout, scratch.z)
-    words = scratch.words
+    row_size, words = ROW * chains_in(layout, scratch.z), scratch.words
     is_waiting = True
     for attempt in range(SLOTS):
         if not is_waiting:
@@ -666,11 +888,10 @@ def draw_example_gammas(layout, seed, stream_slot, step, tile, scratch, gammas, 
             shape = -gammas[start + e]
             d = shape + (1.0 if shape < 1.0 else 0.0) - 1.0 / 3.0
             c = 1.0 / math.sqrt(9.0 * d)
-            radius, angle = _uniform(words[e]), _uniform(words[row_size + e])
-            x = math.sqrt(-2.0 * math.log(radius)) * math.cos(2.0 * math.pi * angle)
+            x = _normal_radius(words[e]) * math.cos(2.0 * math.pi * uniform(words[row_size + e]))
             v = (1.0 + c * x) ** 3
-            if _is_gamma_accepted(_uniform(words[2 * row_size + e]), x, v, d) or attempt == SLOTS - 1:
-                boost = _uniform(words[3 * row_size + e]) ** (1.0 / shape) if shape < 1.0 else 1.0
+            if _is_gamma_accepted(uniform(words[2 * row_size + e]), x, v, d) or attempt == SLOTS - 1:
+                boost = uniform(words[3 * row_size + e]) ** (1.0 / shape) if shape < 1.0 else 1.0
                 gammas[start + e] = d * v * boost
             else:
                 is_waiting = True
@@ -678,7 +899,12 @@ def draw_example_gammas(layout, seed, stream_slot, step, tile, scratch, gammas, 
 
 @compiled(apart=True)
 def draw_gamma(shape, seed, stream_slot, chain, step, scratch):
-    """Return the gamma number of a shape >= 1 that `noise.gammas` draws for one chain, in float64 always."""
+    """Return the gamma number of a shape >= 1 that `noise.gammas` draws for one chain, in float64 always.
+
+    By the method of Marsaglia and Tsang, as in `draw_example_gammas`, with up to ATTEMPTS proposals. Their
+    normal numbers x are in the slot `stream_slot`, and the uniform ones in the next one, at the address of
+    the `seed`, chain and `step`. `scratch` is memory for the words.
+    """
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     v = 0.0
@@ -688,6 +914,6 @@ def draw_gamma(shape, seed, stream_slot, chain, step, scratch):
             Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot + 1, step, 0, ATTEMPTS
         )  # fmt: skip
         v = (1.0 + c * x) ** 3
-        if _is_gamma_accepted(_uniform(scratch.words[i]), x, v, d):
+        if _is_gamma_accepted(uniform(scratch.words[i]), x, v, d):
             break
     return d * v

@@ -69,10 +69,15 @@ def aligned_address(memory):
 
 @compiled
 def reserve(address, count, like):
-    """Reserve memory for `count` numbers of the type that `like` points to.
+    """Reserve memory at an address for `count` numbers of the type that `like` points to.
 
-    Returns a pointer to them, which is `address`, and the next address at which a vector may begin: a vector
-    elsewhere would lie across two lines of the cache.
+    Returns
+    -------
+    pointer
+        To the numbers, which begin at the address.
+    int
+        The next free address at which a vector may begin: elsewhere it would lie across two lines of the
+        cache.
     """
     itemsize = BYTES // lanes_of(like)
     return pointer_at(address, like), address + (count * itemsize + BYTES - 1) // BYTES * BYTES
@@ -98,10 +103,14 @@ def vector_count(layout, count, like):
 
 @traced
 def add_partial_sums(layout, partial_sums, totals):
-    """Add each chain's sum of its partial sums to `totals`, one float64 number for each chain.
+    """Add each chain's sum of its partial sums to `totals`; halves are added to halves until one is left.
 
-    In a group, `partial_sums` are as many vectors as there are lanes; for a chain alone they are the lanes of
-    its first vector. Halves are added to halves until one sum is left.
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    partial_sums : pointer, in the precision of the chains
+        In a group (partial sum, lane), as many vectors as there are lanes; for a chain alone one vector.
+    totals : pointer to a float64 number for each chain, which is updated
     """
     lanes = partial_sums.lanes
     if not isinstance(layout, LaneGroup):

@@ -3,9 +3,17 @@
 For each group of chains (`run_chains`), each step runs the controls of a program (`_run_code`): evaluate the
 gradient, move the parameters of a unit, move its ξ, draw variances, or move on the ladder of temperatures.
 
-Letters: n a step, u a unit (the parameters that one ξ serves), k a target. `lanes` is the number of lanes of
-a vector, `group_size` the number of chains in one, `lane` the place of a chain in its group. Arrays are
-passed on as pointers, since each function that is given an array counts a reference to it.
+Letters: n a step, u a unit (the parameters that one ξ serves), k a target, e a parameter. `lanes` is the
+number of lanes of a vector, `group_size` the number of chains in one, `lane` the place of a chain in its
+group. Memory in which the last index is the lane has number i of a chain at i lanes + lane, or, for
+parameters, at i group_size + lane. Arrays are passed on as pointers, since each function that is given an
+array counts a reference to it. Arguments that many functions share:
+
+- `layout`: one of `layouts.Layout`, whether a vector has numbers of one chain or of a group of chains.
+- `group`: the `Group` of chains that is stepped, `buffers`: its state and memory to work in, `LoopBuffers`.
+- `setup`: what stays the same, a `Setup`; `code`: the controls and operations of a step, a `Code`.
+- `ladder`: the `Ladder` of simulated tempering, `variance`: the `Draws` of variances of the data. Either may
+  be None, and then what it needs isn't compiled.
 """
 
 from __future__ import annotations
@@ -34,6 +42,7 @@ from heatbath.engine.kernels import (
     Tensors,
     ThermostatValues,
     apply_segment,
+    change_of_friction,
     draw_gamma,
     fluctuate,
     fold_operations,
@@ -42,10 +51,11 @@ from heatbath.engine.kernels import (
     reserve_moves,
     reserve_scratch,
     sum_squares,
+    uniform,
 )
 from heatbath.engine.layouts import Alone, aligned_address, chains_in, reserve
 from heatbath.engine.pointers import row_reader
-from heatbath.engine.program import EVALUATE, FRICTION, SEGMENT, Control
+from heatbath.engine.program import EVALUATE, FRICTION, MOVE_ON_LADDER, SEGMENT, Control
 from heatbath.engine.random import fill_words
 from heatbath.engine.records import Group, take_notes
 from heatbath.engine.simd import (
@@ -61,7 +71,7 @@ from heatbath.engine.simd import (
     with_pointers,
 )
 from heatbath.methods.operations import ADAM, THERMOSTAT, WIDTH, C, F, S
-from heatbath.reference.random import ROW, TEMPERING, VARIANCE
+from heatbath.reference.random import ROW, SLOT_BITS, TEMPERING, VARIANCE
 
 control_of = row_reader(Control)
 
@@ -98,10 +108,10 @@ class Data(NamedTuple):
 
 
 class Units(NamedTuple):
-    """The units of a program: ranges of elements, the first range and the size of each, and which are
-    tempered.
+    """The units of a program, and the ranges of elements that they consist of.
 
-    `ranges` is (range, 2); `first` has one entry more than there are units; `tempered` is 1 or 0.
+    `ranges` is (range, 2), the first element and the stop of each; those of unit u are first[u] to
+    first[u + 1] - 1. `size` is the number of elements of a unit, and `tempered` is 1 if it is tempered.
     """
 
     ranges: NDArray[np.int64]
@@ -270,19 +280,53 @@ PROGRESS_ITEMS = 8
 @compiled
 def _record_schedule(notes):
     """Return the `Schedule` of `Notes`."""
-    return Schedule(
-        pointer_to(notes.steps), notes.steps.shape[0], notes.burn_in, notes.thin, notes.last
-    )  # fmt: skip
+    steps = pointer_to(notes.steps)
+    return Schedule(steps, notes.steps.shape[0], notes.burn_in, notes.thin, notes.last)
+
+
+@compiled
+def _sizes_of(layout, chains, data, network, program, notes):
+    """Return the `Sizes` of a run, whose arrays aren't pointers yet.
+
+    `chains`, `data`, `program` and `notes` are those of `run_chains`, `network` the `Network`.
+    """
+    lanes, table = lanes_of(chains.theta), data.table
+    is_drawn = data.batch < table.data
+    padded_batch = -(-data.batch // lanes) * lanes
+    prelude, steps, between = program.prelude, program.steps, program.between
+    return Sizes(
+        parameters=chains.theta.shape[1],
+        second_moments=chains.second.shape[1],
+        units=chains.xi.shape[1],
+        targets=chains.noise.shape[1],
+        gammas=network.out if network.loss == STUDENT else 0,
+        batch=data.batch,
+        capacity=padded_batch if chains_in(layout, chains.theta) == 1 else data.batch,
+        columns=max(table.columns, notes.test.columns),
+        segments=max(prelude.control_count, steps.control_count, between.control_count, 1),
+        operations=max(prelude.width, steps.width, between.width, 1),
+        shuffled=table.data if is_drawn and data.shuffled else 0,
+        drawn=table.data if is_drawn and not data.shuffled else 0,
+    )
 
 
 @compiled(apart=True)
 def _reserve_state(layout, types, sizes, targets, address):
-    """Reserve memory at an address for `LoopState`; returns it and the next free address."""
+    """Reserve memory at an address for `LoopState`; return it and the next free address.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    types : `PointerTypes`, of which `parameter` has the precision of the chains
+    sizes : `Sizes`, how many parameters, units, targets and examples there are
+    targets : number of targets, with or without a variance
+    """
     like = types.parameter
     lanes, group_size = lanes_of(like), chains_in(layout, like)
-    theta, address = reserve(address, sizes.parameters * group_size + lanes, like)
-    p, address = reserve(address, sizes.parameters * group_size + lanes, like)
-    G, address = reserve(address, sizes.parameters * group_size + lanes, like)
+    parameters = sizes.parameters * group_size + lanes  # a vector may reach beyond the last one
+    theta, address = reserve(address, parameters, like)
+    p, address = reserve(address, parameters, like)
+    G, address = reserve(address, parameters, like)
     second, address = reserve(address, sizes.second_moments * group_size + lanes, like)
     xi, address = reserve(address, sizes.units * lanes, types.float64)
     temperature, address = reserve(address, sizes.units * lanes, types.float64)
@@ -308,13 +352,21 @@ def _reserve_state(layout, types, sizes, targets, address):
 
 @compiled(apart=True)
 def _reserve_buffers(layout, types, network, sizes, address):
-    """Reserve memory at an address for `LoopBuffers`; returns them and the next free address."""
+    """Reserve memory at an address for `LoopBuffers`; return them and the next free address.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    types : `PointerTypes`, of which `parameter` has the precision of the chains
+    network : `Network`, its layers and sizes as numbers
+    sizes : `Sizes`, how many parameters, units, targets and examples there are
+    address : an address where a vector may begin, or 0 to learn how much memory is needed
+    """
     lanes, group_size = lanes_of(types.parameter), chains_in(layout, types.parameter)
     state, address = _reserve_state(layout, types, sizes, network.out, address)
     room, address = reserve_room(
-        layout, types, network, sizes.batch, sizes.capacity, sizes.columns, state.theta, state.G,
-        address,
-    )  # fmt: skip
+        layout, types, network, sizes.batch, sizes.capacity, sizes.columns, state.theta, state.G, address
+    )
     scratch, address = reserve_scratch(layout, types, address)
     moves, address = reserve_moves(sizes.segments, sizes.operations, types, address)
     columns, address = reserve(address, sizes.operations * WIDTH * lanes, types.float64)
@@ -328,7 +380,10 @@ def _reserve_buffers(layout, types, network, sizes, address):
 
 @compiled
 def _initialise_buffers(layout, network, sizes, buffers):
-    """Set what all groups of a block share: a mini-batch of all data, no stamps, equal target weights."""
+    """Set what all groups of a block share: a mini-batch of all data, no stamps, equal target weights.
+
+    `network` is the `Network` and `sizes` the `Sizes`; the memory of `buffers`, `LoopBuffers`, is written.
+    """
     group_size, lanes = chains_in(layout, buffers.state.theta), lanes_of(buffers.state.theta)
     for i in range(sizes.batch):
         for lane in range(group_size):
@@ -344,6 +399,20 @@ def _initialise_buffers(layout, network, sizes, buffers):
 
 
 @compiled
+def _copy_to_lane(rows, row, columns, lane, stride, count):
+    """Copy a row of (row, number), with `count` numbers, to a lane of (number, lane), `stride` apart."""
+    for i in range(count):
+        columns[i * stride + lane] = rows[row * count + i]
+
+
+@compiled
+def _copy_from_lane(columns, lane, stride, rows, row, count):
+    """Copy a lane of (number, lane), with `count` numbers `stride` apart, to a row of (row, number)."""
+    for i in range(count):
+        rows[row * count + i] = columns[i * stride + lane]
+
+
+@compiled
 def _root_tau(ladder, rung):
     """Return the square root of the temperature of a rung; without a ladder it is 1."""
     if ladder is None:
@@ -352,72 +421,106 @@ def _root_tau(ladder, rung):
 
 
 @compiled(apart=True)
-def _load_group(layout, chains, group, setup, sets, ladder, variance, buffers):
-    """Copy the state of a group of chains to the buffers; lanes without a chain repeat the last one."""
-    state, theta, sizes = buffers.state, buffers.state.theta, setup.sizes
-    group_size, lanes = chains_in(layout, theta), lanes_of(theta)
-    running = 0
+def _load_group(layout, group, setup, sets, ladder, variance, buffers):
+    """Copy the state of a group of chains to the buffers; lanes without a chain repeat the last one.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    group : `Group`, the chains that are computed together
+    setup : `Setup`, the network, data, units and sizes, which stay the same
+    sets : number of data sets
+    ladder : `Ladder` of temperatures, or None without simulated tempering
+    variance : `Draws`, how variances of the data are drawn, or None
+    buffers : `LoopBuffers`, which are written
+    """
+    state, sizes = buffers.state, setup.sizes
+    group_size, lanes = chains_in(layout, state.theta), lanes_of(state.theta)
+    buffers.progress[RUNNING] = 0
     for lane in range(group_size):
         chain = group.first + min(lane, group.members - 1)
-        number, rung = chains.number[chain], chains.rung[chain]
-        state.running[lane] = 1 if lane < group.members and chains.died[chain] < 0 else 0
-        running += state.running[lane]
-        state.number[lane], state.point[lane], state.rung[lane] = number, chains.point[chain], rung
+        number, rung = group.chains.number[chain], group.chains.rung[chain]
+        state.running[lane] = 1 if lane < group.members and group.chains.died[chain] < 0 else 0
+        buffers.progress[RUNNING] += state.running[lane]
+        state.number[lane], state.point[lane] = number, group.chains.point[chain]
         state.sets[lane] = number % sets
-        state.root_tau[lane] = _root_tau(ladder, rung)
+        state.rung[lane], state.root_tau[lane] = rung, _root_tau(ladder, rung)
         # 16 chains are in the order that `fill_normals` takes: even lanes before odd ones
-        place = lane % 2 * 8 + lane // 2 if lanes == 16 and group_size > 1 else lane
-        buffers.scratch.chain_numbers[place] = number
-        for u in range(sizes.units):
-            state.xi[u * lanes + lane] = chains.xi[chain * sizes.units + u]
-            state.temperature[u * lanes + lane] = chains.temperature[chain * sizes.units + u]
-        for k in range(sizes.targets):
-            state.noise[k * lanes + lane] = chains.noise[chain * sizes.targets + k]
+        position = lane % 2 * 8 + lane // 2 if lanes == 16 and group_size > 1 else lane
+        buffers.scratch.chain_numbers[position] = number
+        _load_chain(layout, group.chains, chain, lane, sizes, state)
         _weight_targets(state, buffers.room, lane, sizes.targets, setup.network.degrees, variance)
-    for lane in range(group_size):
-        chain = group.first + min(lane, group.members - 1)
-        for e in range(sizes.parameters):
-            state.theta[e * group_size + lane] = chains.theta[chain * sizes.parameters + e]
-            state.p[e * group_size + lane] = chains.p[chain * sizes.parameters + e]
-            state.G[e * group_size + lane] = 0  # finite: a move without a kick multiplies it by 0
-        for e in range(sizes.second_moments):
-            second = chains.second[chain * sizes.second_moments + e]
-            state.second[e * group_size + lane] = second
-    buffers.progress[RUNNING] = running
+
+
+@compiled
+def _load_chain(layout, chains, chain, lane, sizes, state):
+    """Copy the numbers of each unit, target and parameter of a chain to a lane of the state.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    chains : `ChainState` with pointers
+    chain, lane : which of the chains, and where to
+    sizes : `Sizes`, how many parameters, units, targets and examples there are
+    state : `LoopState`, which is written
+    """
+    group_size, lanes = chains_in(layout, state.theta), lanes_of(state.theta)
+    _copy_to_lane(chains.xi, chain, state.xi, lane, lanes, sizes.units)
+    _copy_to_lane(chains.temperature, chain, state.temperature, lane, lanes, sizes.units)
+    _copy_to_lane(chains.noise, chain, state.noise, lane, lanes, sizes.targets)
+    _copy_to_lane(chains.theta, chain, state.theta, lane, group_size, sizes.parameters)
+    _copy_to_lane(chains.p, chain, state.p, lane, group_size, sizes.parameters)
+    _copy_to_lane(chains.second, chain, state.second, lane, group_size, sizes.second_moments)
+    for e in range(sizes.parameters):
+        state.G[e * group_size + lane] = 0  # finite: a move without a kick multiplies it by 0
 
 
 @compiled(apart=True)
 def _store_chain(layout, chains, chain, lane, sizes, state):
-    """Copy the state in a lane back to the arrays of a chain."""
+    """Copy the state in a lane back to the arrays of a chain.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    chains : `ChainState` with pointers, which are written
+    chain, lane : which of the chains, and where from
+    sizes : `Sizes`, how many parameters, units, targets and examples there are
+    state : `LoopState`
+    """
     group_size, lanes = chains_in(layout, state.theta), lanes_of(state.theta)
     chains.rung[chain] = state.rung[lane]
-    for u in range(sizes.units):
-        chains.xi[chain * sizes.units + u] = state.xi[u * lanes + lane]
-        chains.temperature[chain * sizes.units + u] = state.temperature[u * lanes + lane]
-    for k in range(sizes.targets):
-        chains.noise[chain * sizes.targets + k] = state.noise[k * lanes + lane]
-    for e in range(sizes.parameters):
-        chains.theta[chain * sizes.parameters + e] = state.theta[e * group_size + lane]
-        chains.p[chain * sizes.parameters + e] = state.p[e * group_size + lane]
-    for e in range(sizes.second_moments):
-        second = state.second[e * group_size + lane]
-        chains.second[chain * sizes.second_moments + e] = second
+    _copy_from_lane(state.xi, lane, lanes, chains.xi, chain, sizes.units)
+    _copy_from_lane(state.temperature, lane, lanes, chains.temperature, chain, sizes.units)
+    _copy_from_lane(state.noise, lane, lanes, chains.noise, chain, sizes.targets)
+    _copy_from_lane(state.theta, lane, group_size, chains.theta, chain, sizes.parameters)
+    _copy_from_lane(state.p, lane, group_size, chains.p, chain, sizes.parameters)
+    _copy_from_lane(state.second, lane, group_size, chains.second, chain, sizes.second_moments)
 
 
 @compiled
-def _store_group(layout, group, chains, sizes, buffers):
+def _store_group(layout, group, sizes, buffers):
     """Copy the state of the running chains of a group back to their arrays."""
     for lane in range(group.members):
         if buffers.state.running[lane] > 0:
-            _store_chain(layout, chains, group.first + lane, lane, sizes, buffers.state)
+            _store_chain(layout, group.chains, group.first + lane, lane, sizes, buffers.state)
 
 
 @compiled
 def _weight_targets(state, room, lane, targets, degrees, variance):
-    """Set what follows from the variances of a lane.
+    """Set what follows from the variances s² of the targets of a chain: weights, and a unit of momenta.
 
-    These are the weights of its targets in the loss and in the tails of Student's law and, where variances
-    are drawn, the unit of its momenta, the geometric mean of the standard deviations.
+    Target k has the weight s̄²/s_k² in the loss, with s̄ the geometric mean of the standard deviations; with
+    Student's law of ν degrees of freedom it is times 1 + 1/ν, and 1/(ν s_k²) weights the tails. The unit is s̄
+    where variances are drawn, and 1 otherwise.
+
+    Parameters
+    ----------
+    state : `LoopState`, whose `unit` is written
+    room : `Room`, whose `target_weights` and `tail_weights` are written
+    lane : the lane of the chain
+    targets : number of targets with a variance
+    degrees : ν, which is infinite for normal noise
+    variance : `Draws`, how variances of the data are drawn, or None
     """
     lanes = lanes_of(state.theta)
     total = 0.0
@@ -432,15 +535,15 @@ def _weight_targets(state, room, lane, targets, degrees, variance):
 
 
 @compiled
-def _stop_diverged_chains(layout, n, group, chains, sizes, buffers):
+def _stop_diverged_chains(layout, n, group, sizes, buffers):
     """Stop the chains of a group whose loss at step n isn't finite, and store their state."""
-    state, progress = buffers.state, buffers.progress
+    state = buffers.state
     for lane in range(group.members):
         if state.running[lane] > 0 and buffers.room.checks[lane] != 0:
-            chains.died[group.first + lane] = n
-            _store_chain(layout, chains, group.first + lane, lane, sizes, state)
+            group.chains.died[group.first + lane] = n
+            _store_chain(layout, group.chains, group.first + lane, lane, sizes, state)
             state.running[lane] = 0
-            progress[RUNNING] -= 1
+            buffers.progress[RUNNING] -= 1
 
 
 # Gradients
@@ -448,23 +551,25 @@ def _stop_diverged_chains(layout, n, group, chains, sizes, buffers):
 
 @compiled
 def _choose_batch(layout, step, setup, buffers):
-    """Choose the mini-batch of a step, if it isn't all data."""
+    """Choose the mini-batch of a step, which isn't all data: by shuffled epochs, or as a subset.
+
+    `setup` is a `Setup`. In `buffers`, `LoopBuffers`, the chosen examples are written to `subset.chosen`, or
+    to `order` from progress[BATCH_START] on.
+    """
     theta, progress, scratch = buffers.state.theta, buffers.progress, buffers.scratch
     count, batch = setup.table.data, setup.sizes.batch
-    if setup.sizes.shuffled > 0:
-        steps_of_epoch = count // batch
-        if step // steps_of_epoch != progress[EPOCH]:
-            progress[EPOCH] = step // steps_of_epoch
-            shuffle(
-                layout, theta, buffers.order, scratch.chain_numbers, setup.seed, progress[EPOCH],
-                scratch.words, count,
-            )  # fmt: skip
-        progress[BATCH_START] = step % steps_of_epoch * batch
-    else:
+    if setup.sizes.shuffled == 0:
         progress[DRAWS] += 1
-        draw_subset(
-            layout, theta, buffers.subset, progress[DRAWS], scratch, setup.seed, step, batch, count
+        draw_subset(layout, theta, buffers.subset, progress[DRAWS], scratch, setup.seed, step, batch, count)
+        return
+    steps_of_epoch = count // batch
+    epoch = step // steps_of_epoch
+    if epoch != progress[EPOCH]:
+        progress[EPOCH] = epoch
+        shuffle(
+            layout, theta, buffers.order, scratch.chain_numbers, setup.seed, epoch, scratch.words, count
         )  # fmt: skip
+    progress[BATCH_START] = step % steps_of_epoch * batch
 
 
 @compiled
@@ -507,7 +612,10 @@ def _evaluate_gradient(layout, step, setup, buffers):
 
 @compiled
 def _depends_on_step(operations, first, stop, ladder):
-    """Return whether the moves of operations differ from step to step even if their coefficients don't."""
+    """Return whether the moves of operations differ from step to step even if their coefficients don't.
+
+    `operations` points to rows of `OperationRow`, of which those from `first` to stop - 1 are asked.
+    """
     for i in range(first, stop):
         kind = operation_of(operations, i).kind
         if kind in (C, F, ADAM):
@@ -520,7 +628,20 @@ def _depends_on_step(operations, first, stop, ladder):
 
 @compiled
 def _run_segment(layout, n, segment, control, code, must_fold, setup, buffers, ladder):
-    """Move the parameters of a unit by the operations of a control, and read their temperature if it asks."""
+    """Move the parameters of a unit by the operations of a control, and note their temperature if it asks.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    n : the step
+    segment : number of the control in the code, under which its moves are kept in `buffers.moves`
+    control : `Control`, which has the unit and the operations
+    code : `Code`, the controls and operations of a step, with tables of coefficients
+    must_fold : whether the moves kept are out of date: its operations are then folded into moves
+    setup : `Setup`, the network, data, units and sizes, which stay the same
+    buffers : `LoopBuffers`, of which the state and the moves change
+    ladder : `Ladder` of temperatures, or None without simulated tempering
+    """
     state, units, u = buffers.state, setup.units, control.unit
     lanes = lanes_of(state.theta)
     first, stop = control.first_operation, control.stop_operation
@@ -530,12 +651,13 @@ def _run_segment(layout, n, segment, control, code, must_fold, setup, buffers, l
             layout, code.operations, first, stop, buffers.columns, thermostat, n, buffers.moves, segment,
             buffers.scratch,
         )  # fmt: skip
+
     tensors = Tensors(state.theta, state.p, state.G, state.second)
     bounds = units.first[u], units.first[u + 1]
-    if apply_segment(
-        layout, tensors, units.ranges, bounds, buffers.moves, segment, setup.seed, n, buffers.scratch,
-        False,
-    ):  # fmt: skip
+    has_read = apply_segment(
+        layout, tensors, units.ranges, bounds, buffers.moves, segment, setup.seed, n, buffers.scratch, False
+    )
+    if has_read:
         for lane in range(chains_in(layout, state.theta)):
             state.temperature[u * lanes + lane] = buffers.scratch.kinetic[lane] / units.size[u]
     if control.moves != 0:
@@ -544,30 +666,68 @@ def _run_segment(layout, n, segment, control, code, must_fold, setup, buffers, l
 
 @compiled
 def _move_friction(layout, n, control, code, setup, buffers):
-    """Move ξ of a unit by the operation of a control: THERMOSTAT or FLUCTUATE."""
-    state, units, columns = buffers.state, setup.units, buffers.columns
-    lanes, u, size = lanes_of(state.theta), control.unit, units.size[control.unit]
+    """Move ξ of a unit at step n by the one operation of a control, in every lane.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    control : `Control`, whose operation is a THERMOSTAT or a FLUCTUATE (see `operations`)
+    code : `Code`, the controls and operations of a step, with tables of coefficients
+    setup : `Setup`, the network, data, units and sizes, which stay the same
+    buffers : `LoopBuffers`; ξ of the unit changes, and with a THERMOSTAT its temperature is noted
+    """
+    lanes = lanes_of(buffers.state.theta)
     operation = operation_of(code.operations, control.first_operation)
-    column = control.first_operation * WIDTH * lanes
+    columns = offset_pointer(buffers.columns, control.first_operation * WIDTH * lanes)
     if operation.kind == THERMOSTAT:
-        scratch = buffers.scratch
-        sum_squares(layout, state.p, units.ranges, units.first[u], units.first[u + 1], scratch)
-        for lane in range(chains_in(layout, state.theta)):
-            c = column + lane
-            target = columns[c + lanes]
-            if target < 0:
-                target = state.root_tau[lane] * state.root_tau[lane]
-            share = 1.0 / size if columns[c + 2 * lanes] > 0 else 1.0
-            state.xi[u * lanes + lane] += columns[c] * share * (scratch.kinetic[lane] - size * target)
-            state.temperature[u * lanes + lane] = scratch.kinetic[lane] / size
-        return
+        _control_temperature(layout, control.unit, columns, setup.units, buffers)
+    else:
+        _fluctuate_friction(layout, n, control.unit, operation, columns, setup, buffers)
+
+
+@compiled
+def _control_temperature(layout, u, columns, units, buffers):
+    """Add c (p·p - N τ), or c (p·p/N - τ), to ξ of unit u in every lane; note its temperature p·p/N.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    u : the unit, with N parameters
+    columns : pointer to (3, lane): c; τ, or a negative number for that of the rung; 1 to divide by N, or 0
+    units : `Units` with pointers, the ranges of elements of each unit
+    buffers : `LoopBuffers`, whose `state.xi` and `state.temperature` are written
+    """
+    state, kinetic, size = buffers.state, buffers.scratch.kinetic, units.size[u]
+    lanes = lanes_of(state.theta)
+    sum_squares(layout, state.p, units.ranges, units.first[u], units.first[u + 1], buffers.scratch)
     for lane in range(chains_in(layout, state.theta)):
-        c = column + lane
-        root_tau = columns[c + 2 * lanes] if columns[c + 2 * lanes] >= 0 else state.root_tau[lane]
+        c, tau, is_mean = columns[lane], columns[lanes + lane], columns[2 * lanes + lane]
+        state.xi[u * lanes + lane] += change_of_friction(
+            c, tau, is_mean, state.root_tau[lane], kinetic[lane], size
+        )
+        state.temperature[u * lanes + lane] = kinetic[lane] / size
+
+
+@compiled
+def _fluctuate_friction(layout, n, u, operation, columns, setup, buffers):
+    """Replace ξ of unit u by a ξ + b √τ R in every lane; R is the noise of the unit's first parameter.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    n : the step
+    operation : `OperationRow`, which has the stream and slot of R
+    columns : pointer to (3, lane): a, b, and √τ, where a negative number stands for that of the rung
+    setup : `Setup`, the network, data, units and sizes, which stay the same
+    buffers : `LoopBuffers`, whose `state.xi` is written
+    """
+    state, units, lanes = buffers.state, setup.units, lanes_of(buffers.state.theta)
+    first_parameter = units.ranges[2 * units.first[u]]
+    for lane in range(chains_in(layout, state.theta)):
+        root_tau = columns[2 * lanes + lane] if columns[2 * lanes + lane] >= 0 else state.root_tau[lane]
         state.xi[u * lanes + lane] = fluctuate(
-            state.xi[u * lanes + lane], columns[c], columns[c + lanes], root_tau, setup.seed,
-            operation.stream_slot, state.number[lane], n + operation.offset, units.ranges[2 * units.first[u]],
-            buffers.scratch,
+            state.xi[u * lanes + lane], columns[lane], columns[lanes + lane], root_tau, setup.seed,
+            operation.stream_slot, state.number[lane], n + operation.offset, first_parameter, buffers.scratch,
         )  # fmt: skip
 
 
@@ -576,7 +736,18 @@ def _move_friction(layout, n, control, code, setup, buffers):
 
 @compiled(apart=True)
 def _draw_variances(layout, step, setup, buffers, variance):
-    """Draw the variance of every target from its law at θ, for every lane by itself."""
+    """Draw the variance of each target from its law at θ, for every chain of the group by itself.
+
+    Target k has (scale[k] + factor Σr²)/g, with a gamma number g and the residuals r over all data.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    step : the step at the address of the random numbers
+    setup : `Setup`, the network, data, units and sizes, which stay the same
+    buffers : `LoopBuffers`, in which `state.noise` and what follows from it change
+    variance : `Draws`, how variances of the data are drawn
+    """
     state, network, table, seed = buffers.state, setup.network, setup.table, setup.seed
     lanes = lanes_of(state.theta)
     student = StudentNoise(state.noise, state.gammas, variance.tails, seed, step, buffers.scratch)
@@ -585,7 +756,7 @@ def _draw_variances(layout, step, setup, buffers, variance):
     )  # fmt: skip
     for lane in range(chains_in(layout, state.theta)):
         for k in range(network.out):
-            stream_slot = VARIANCE << 14 | 2 * k
+            stream_slot = VARIANCE << SLOT_BITS | 2 * k
             gamma = draw_gamma(variance.shape, seed, stream_slot, state.number[lane], step, buffers.scratch)
             rate = variance.scale[k] + variance.factor * state.squares[k * lanes + lane]
             state.noise[k * lanes + lane] = rate / gamma
@@ -605,12 +776,23 @@ def _renew_variances(layout, step, setup, buffers, variance):
 
 @compiled
 def _propose_rung(rung, potential, ladder, seed, chain, step, scratch):
-    """Return the rung of a chain after a tempering move before a step; it may stay."""
+    """Return the rung of a chain after a tempering move, a neighbour or the same.
+
+    A neighbouring rung at τ' is accepted with the probability min(1, exp(-(1/τ' - 1/τ) U + w' - w)).
+
+    Parameters
+    ----------
+    rung : the present rung, at the temperature τ
+    potential : U, the loss over all data and the priors
+    ladder : `Ladder`, the temperatures and weights w of the rungs
+    seed, chain, step : the address of the random numbers
+    scratch : `Scratch`, memory to work in
+    """
     scratch.chain_number[0] = chain
     fill_words(
-        Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, TEMPERING << 14, step, 0, 2
+        Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, TEMPERING << SLOT_BITS, step, 0, 2
     )  # fmt: skip
-    side, chance = (scratch.words[0] + 0.5) * 2.0**-32, (scratch.words[1] + 0.5) * 2.0**-32
+    side, chance = uniform(scratch.words[0]), uniform(scratch.words[1])
     proposed = rung - 1 if side < 0.5 else rung + 1
     if proposed < 0 or proposed >= ladder.rungs:
         return rung
@@ -624,39 +806,83 @@ def _propose_rung(rung, potential, ladder, seed, chain, step, scratch):
 
 @compiled(apart=True)
 def _temper(layout, step, code, row, setup, buffers, ladder):
-    """Move every lane on the ladder by itself; the momenta of tempered units are scaled with their
-    temperature.
+    """Move every chain of a group on the ladder of temperatures by itself, and scale its momenta.
 
-    The potential is the loss over all data with the priors, whose precisions are in `row` of the code's
-    tables.
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    step : the step at the address of the random numbers
+    code : `Code`, whose `decays` are the precisions of the priors
+    row : the row of `code.decays` at this step
+    setup : `Setup`, the network, data, units and sizes, which stay the same
+    buffers : `LoopBuffers`, in which p and the places on the ladder change
+    ladder : `Ladder` of temperatures
     """
-    state, units, scratch = buffers.state, setup.units, buffers.scratch
-    potential, group_size = state.mean_loss, chains_in(layout, state.theta)
+    state, seed, room = buffers.state, setup.seed, buffers.room
+    potential = state.mean_loss  # the loss over all data, to which the priors are added
     evaluate(
-        layout, state.theta, setup.network, setup.table, state.sets, buffers.room, potential, state.accuracy
+        layout, state.theta, setup.network, setup.table, state.sets, room, potential, state.accuracy
     )  # fmt: skip
-    for u in range(setup.sizes.units):
-        sum_squares(layout, state.theta, units.ranges, units.first[u], units.first[u + 1], scratch)
-        for lane in range(group_size):
-            decay = code.decays[(state.point[lane] * code.rows + row) * setup.sizes.units + u]
-            if decay > 0:
-                potential[lane] += 0.5 * decay * scratch.kinetic[lane]
-    for lane in range(group_size):
-        old, number = state.rung[lane], state.number[lane]
-        rung = _propose_rung(old, potential[lane], ladder, setup.seed, number, step, scratch)
+    _add_priors(layout, code, row, setup, buffers, potential)
+
+    for lane in range(chains_in(layout, state.theta)):
+        rung = _propose_rung(
+            state.rung[lane], potential[lane], ladder, seed, state.number[lane], step, buffers.scratch
+        )
+        factor = math.sqrt(ladder.tau[rung] / ladder.tau[state.rung[lane]])
+        _scale_momenta(layout, factor, lane, setup, state.p)
         state.rung[lane], state.root_tau[lane] = rung, math.sqrt(ladder.tau[rung])
-        factor = cast_like(state.theta, math.sqrt(ladder.tau[rung] / ladder.tau[old]))
-        for u in range(setup.sizes.units):
-            if units.tempered[u] != 0:
-                _scale_momenta(state.p, units, u, lane, group_size, factor)
 
 
 @compiled
-def _scale_momenta(p, units, u, lane, group_size, factor):
-    """Multiply the momenta of a unit, in a lane, by a factor in place."""
-    for r in range(units.first[u], units.first[u + 1]):
-        for e in range(units.ranges[2 * r], units.ranges[2 * r + 1]):
-            p[e * group_size + lane] *= factor
+def _add_priors(layout, code, row, setup, buffers, potential):
+    """Add d |θ|²/2 to the potential of each chain, for every unit whose prior has a precision d above 0.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    code : `Code`, whose `decays` (point, row, unit) are the precisions
+    row : the row of the present step
+    setup : `Setup`, the network, data, units and sizes, which stay the same
+    buffers : `LoopBuffers`, the state of the group and memory to work in
+    potential : pointer to (lane), which is changed
+    """
+    state, units, count = buffers.state, setup.units, setup.sizes.units
+    for u in range(count):
+        sum_squares(layout, state.theta, units.ranges, units.first[u], units.first[u + 1], buffers.scratch)
+        for lane in range(chains_in(layout, state.theta)):
+            decay = code.decays[(state.point[lane] * code.rows + row) * count + u]
+            if decay > 0:
+                potential[lane] += 0.5 * decay * buffers.scratch.kinetic[lane]
+
+
+@compiled
+def _scale_momenta(layout, factor, lane, setup, p):
+    """Multiply the momenta of the tempered units by a factor, in place, for the chain in a lane.
+
+    `setup` is a `Setup`, `p` a pointer to (parameter, lane).
+    """
+    units, group_size, rounded = setup.units, chains_in(layout, p), cast_like(p, factor)
+    for u in range(setup.sizes.units):
+        if units.tempered[u] == 0:
+            continue
+        for r in range(units.first[u], units.first[u + 1]):
+            for e in range(units.ranges[2 * r], units.ranges[2 * r + 1]):
+                p[e * group_size + lane] *= rounded
+
+
+@compiled
+def _change_temperature(layout, step, code, row, setup, buffers, ladder, variance):
+    """Draw the variances of the data, or move on the ladder of temperatures if that is due at a step.
+
+    With neither `ladder` nor `variance` nothing happens; the other arguments are those of `_temper`.
+    """
+    if variance is not None:
+        _renew_variances(layout, step, setup, buffers, variance)
+    elif ladder is not None:  # noqa: SIM102 (without a ladder this isn't compiled)
+        if step > 0 and step % ladder.every == 0:
+            _temper(layout, step, code, row, setup, buffers, ladder)
+            buffers.progress[HAS_BATCH] = 0
 
 
 # The loop
@@ -667,14 +893,23 @@ def _load_coefficients(layout, code, row, state, columns):
     """Copy the coefficients of a row of the code's table, for every lane, to `columns`."""
     lanes, size = lanes_of(state.theta), code.width * WIDTH
     for lane in range(chains_in(layout, state.theta)):
-        start = (state.point[lane] * code.rows + row) * size
-        for k in range(size):
-            columns[k * lanes + lane] = code.table[start + k]
+        _copy_to_lane(code.table, state.point[lane] * code.rows + row, columns, lane, lanes, size)
 
 
 @compiled
-def _run_code(layout, n, code, group, chains, setup, buffers, ladder, variance):
-    """Run the controls of a code at step n for a group; it ends early if none of its chains runs any more."""
+def _run_code(layout, n, code, group, setup, buffers, ladder, variance):
+    """Run the controls of a code at step n for a group, until none of its chains runs any more.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    code : `Code`, the controls and operations of a step, with tables of coefficients
+    group : `Group`, the chains that are computed together
+    setup : `Setup`, the network, data, units and sizes, which stay the same
+    buffers : `LoopBuffers`, with the state of the group, which changes
+    ladder : `Ladder` of temperatures, or None without simulated tempering
+    variance : `Draws`, how variances of the data are drawn, or None
+    """
     progress = buffers.progress
     row = n - code.base if code.base >= 0 else min(n, code.rows - 1)
     is_new_row = progress[LOADED_CODE] != code.identity or progress[LOADED_ROW] != row
@@ -682,25 +917,21 @@ def _run_code(layout, n, code, group, chains, setup, buffers, ladder, variance):
         _load_coefficients(layout, code, row, buffers.state, buffers.columns)
         progress[LOADED_CODE], progress[LOADED_ROW] = code.identity, row
     must_fold = is_new_row or code.identity == BETWEEN  # there the unit of the momenta changes
+
     for i in range(code.control_count):
         control = control_of(code.controls, i)
         if control.kind == EVALUATE:
             if progress[HAS_GRADIENT] == 0:
                 _evaluate_gradient(layout, n + control.offset, setup, buffers)
-                _stop_diverged_chains(layout, n, group, chains, setup.sizes, buffers)
+                _stop_diverged_chains(layout, n, group, setup.sizes, buffers)
                 if progress[RUNNING] == 0:
                     return
         elif control.kind == SEGMENT:
             _run_segment(layout, n, i, control, code, must_fold, setup, buffers, ladder)
         elif control.kind == FRICTION:
             _move_friction(layout, n, control, code, setup, buffers)
-        elif variance is not None:
-            _renew_variances(layout, n + control.offset, setup, buffers, variance)
-        elif ladder is not None:
-            step = n + control.offset
-            if step > 0 and step % ladder.every == 0:
-                _temper(layout, step, code, row, setup, buffers, ladder)
-                progress[HAS_BATCH] = 0
+        elif control.kind == MOVE_ON_LADDER:
+            _change_temperature(layout, n + control.offset, code, row, setup, buffers, ladder, variance)
 
 
 @compiled
@@ -736,8 +967,21 @@ def _sample_at(n, first_step, schedule):
 
 
 @compiled
-def _run_group(layout, block, group, chains, program, setup, buffers, ladder, variance, notes):
-    """Run the steps of a block for a group whose state is in the buffers, and record what is due."""
+def _run_group(layout, block, group, program, setup, buffers, ladder, variance, notes):
+    """Run the steps of a block for a group whose state is in the buffers, and record what is due.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    block : `Block`, whose steps are run
+    group : `Group`, the chains that are computed together
+    program : `ProgramCode`, the code of the prelude, of a step, and between words
+    setup : `Setup`, the network, data, units and sizes, which stay the same
+    buffers : `LoopBuffers`, with the state of the group, which changes
+    ladder : `Ladder` of temperatures, or None without simulated tempering
+    variance : `Draws`, how variances of the data are drawn, or None
+    notes : `Notes`, which are filled
+    """
     progress = buffers.progress
     progress[HAS_GRADIENT], progress[HAS_BATCH] = 0, 0
     progress[EPOCH], progress[LOADED_CODE], progress[LOADED_ROW] = -1, -1, -1
@@ -754,10 +998,12 @@ def _run_group(layout, block, group, chains, program, setup, buffers, ladder, va
             progress[HAS_BATCH] = 0
         if n == block.stop_step:
             break
-        for phase in range(0 if n == 0 and program.prelude.control_count > 0 else 1, 2):
+
+        has_prelude = n == 0 and program.prelude.control_count > 0
+        for phase in range(0 if has_prelude else 1, 2):  # one call, since its code is inlined here
             if progress[RUNNING] > 0:
                 code = _code_of_phase(phase, n, program, variance)
-                _run_code(layout, n, code, group, chains, setup, buffers, ladder, variance)
+                _run_code(layout, n, code, group, setup, buffers, ladder, variance)
 
 
 @compiled(cache=True)
@@ -776,37 +1022,24 @@ def run_chains(layout, block, chains, data, model, ladder, variance, notes, seed
     notes : Notes, which are filled
     seed : uint64
     """
-    stored, table, pointed = with_pointers(chains), with_pointers(data.table), with_pointers(model)
+    chain_pointers, table, pointers = with_pointers(chains), with_pointers(data.table), with_pointers(model)
     rungs, draws = with_pointers(ladder), with_pointers(variance)
-    network, program, types = pointed.network, pointed.program, pointer_types(stored.theta)
-    codes = program.prelude, program.steps, program.between
-    lanes, group_size = lanes_of(stored.theta), chains_in(layout, stored.theta)
-    is_drawn = data.batch < table.data
-    sizes = Sizes(
-        parameters=chains.theta.shape[1],
-        second_moments=chains.second.shape[1],
-        units=chains.xi.shape[1],
-        targets=chains.noise.shape[1],
-        gammas=network.out if network.loss == STUDENT else 0,
-        batch=data.batch,
-        capacity=-(-data.batch // lanes) * lanes if group_size == 1 else data.batch,
-        columns=max(table.columns, notes.test.columns),
-        segments=max(codes[0].control_count, codes[1].control_count, codes[2].control_count, 1),
-        operations=max(codes[0].width, codes[1].width, codes[2].width, 1),
-        shuffled=table.data if is_drawn and data.shuffled else 0,
-        drawn=table.data if is_drawn and not data.shuffled else 0,
-    )
-    setup = Setup(network, table, pointed.units, sizes, seed)
-    _, size = _reserve_buffers(layout, types, network, sizes, 0)
-    memory = np.zeros(size + BYTES, np.uint8)
+    network, types = pointers.network, pointer_types(chain_pointers.theta)
+    sizes = _sizes_of(layout, chains, data, network, pointers.program, notes)
+    setup = Setup(network, table, pointers.units, sizes, seed)
+
+    _, memory_size = _reserve_buffers(layout, types, network, sizes, 0)
+    memory = np.zeros(memory_size + BYTES, np.uint8)
     buffers, _ = _reserve_buffers(layout, types, network, sizes, aligned_address(memory))
     _initialise_buffers(layout, network, sizes, buffers)
+
     mode = flush_denormals()
+    group_size, sets = chains_in(layout, types.parameter), data.table.rows.shape[0]
     for first in range(block.first_chain, block.stop_chain, group_size):
-        group = Group(first, min(group_size, block.stop_chain - first))
-        _load_group(layout, stored, group, setup, data.table.rows.shape[0], rungs, draws, buffers)
-        _run_group(layout, block, group, stored, program, setup, buffers, rungs, draws, notes)
-        _store_group(layout, group, stored, sizes, buffers)
+        group = Group(first, min(group_size, block.stop_chain - first), chain_pointers)
+        _load_group(layout, group, setup, sets, rungs, draws, buffers)
+        _run_group(layout, block, group, pointers.program, setup, buffers, rungs, draws, notes)
+        _store_group(layout, group, sizes, buffers)
         if buffers.progress[RUNNING] < group.members:
             clear_room(network, buffers.room)
     restore_denormals(mode)

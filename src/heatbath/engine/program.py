@@ -24,7 +24,7 @@ from heatbath.methods.operations import ADDED, MOVING, ON_FRICTION, READ, THERMO
 from heatbath.methods.partition import Layers, Part, Partition
 from heatbath.methods.schedules import Schedule
 from heatbath.methods.splitting import Substep, gradients, rotate
-from heatbath.reference.random import NOISE
+from heatbath.reference.random import NOISE, SLOT_BITS
 
 GRADIENT, TEMPER, NOTHING = range(3)  # what a stage begins with
 EVALUATE, MOVE_ON_LADDER, SEGMENT, FRICTION = range(4)  # kinds of controls in compiled code
@@ -186,14 +186,8 @@ def compile_program(
         If `rotated` is false and the parts have different words.
     """
     parts = partition.parts(layers) if parts is None else parts
-    units: list[ThermostatUnit] = []
-    moving: list[tuple[int, Method]] = []
-    for part in parts:
-        has_several = len(part.thermostats) > 1
-        for ranges in [(span,) for span in part.tensors] if has_several else [_join_adjacent(part.tensors)]:
-            if part.method.moves:
-                moving.append((len(units), part.method))
-            units.append(ThermostatUnit(part, ranges))
+    units = [ThermostatUnit(part, ranges) for part in parts for ranges in _ranges_of_units(part)]
+    moving = [(index, unit.part.method) for index, unit in enumerate(units) if unit.part.method.moves]
     methods = [method for _, method in moving]
     words = {method.spelling for method in methods}
     if not rotated and len(words) != 1:
@@ -201,43 +195,65 @@ def compile_program(
             "rotated=False runs the one word that all parts share as it is written, but they have "
             f"{', '.join(sorted(words)) or 'none'}: give all parts the same word, or leave rotated=True"
         )
+
+    prelude: Sequence[ProgramStage] = ()
+    between: Sequence[ProgramStage] = ()
     if not rotated or any(gradients(method.substeps) > 1 for method in methods):
-        between = _stages_as_written(moving, stops=True) if stops else []
-        return Program(
-            partition, parts, tuple(units), (), tuple(_stages_as_written(moving)), tuple(between)
-        )  # fmt: skip
-    prelude, steps = _rotated_stages(moving, partition.tempering is not None)
-    between = _rotated_stages(moving, stops=True).steps if stops else []
+        steps = _stages_as_written(moving)
+        if stops:
+            between = _stages_as_written(moving, stops=True)
+    else:
+        prelude, steps = _rotated_stages(moving, partition.tempering is not None)
+        if stops:
+            between = _rotated_stages(moving, stops=True).steps
     return Program(partition, parts, tuple(units), tuple(prelude), tuple(steps), tuple(between))
 
 
-def _rotated_stages(moving: Sequence[tuple[int, Method]], stops: bool) -> _RotatedStages:
-    """Return the stages of words that are cut for one gradient per step.
+def _ranges_of_units(part: Part) -> list[tuple[range, ...]]:
+    """Return the ranges of elements of each unit of a part: one for each tensor if each has a ξ, or one."""
+    if len(part.thermostats) > 1:
+        return [(span,) for span in part.tensors]
+    return [_join_adjacent(part.tensors)]
 
-    `moving` are the units whose parameters move, with their methods. With `stops`, a TEMPER stage stands
-    between the letters that close a step and those that open the next.
+
+def _rotated_stages(moving: Sequence[tuple[int, Method]], stops: bool) -> _RotatedStages:
+    """Return the stages of words that are cut for one gradient per step (see `splitting.rotate`).
+
+    Parameters
+    ----------
+    moving : sequence of (int, Method)
+        The units whose parameters move, with their methods.
+    stops : bool
+        Whether a TEMPER stage stands between the letters that close a step and those that open the next.
     """
     prelude, closing, opening = ProgramStage(NOTHING), ProgramStage(GRADIENT), ProgramStage(TEMPER)
     for unit, method in moving:
         rotation, at_kick = rotate(method.substeps), method.seen_at_kick
-        if at_kick:
+        if at_kick:  # θ is seen in mid-step: what opens the first step comes before, the rest a step early
             prelude.passes += _passes(unit, _operations(method, rotation.opening, 0))
-        first = _operations(method, rotation.closing, 0 if at_kick else -1)
-        last = _operations(method, rotation.opening, 1 if at_kick else 0)
-        if stops:
-            opening.offset = max(opening.offset, int(at_kick and method.tempering is not None))
-            closing.passes += _passes(unit, first)
-            opening.passes += _passes(unit, last)
-        else:
-            closing.passes += _passes(unit, first + last)
+        closing_operations = _operations(method, rotation.closing, 0 if at_kick else -1)
+        opening_operations = _operations(method, rotation.opening, 1 if at_kick else 0)
+        if not stops:
+            closing.passes += _passes(unit, closing_operations + opening_operations)
+            continue
+        closing.passes += _passes(unit, closing_operations)
+        opening.passes += _passes(unit, opening_operations)
+        if at_kick and method.tempering is not None:
+            opening.offset = 1
     return _RotatedStages([prelude] if prelude.passes else [], [closing, opening] if stops else [closing])
 
 
 def _stages_as_written(moving: Sequence[tuple[int, Method]], stops: bool = False) -> list[ProgramStage]:
     """Return the stages of a word as it is written, for all units together.
 
-    A gradient stands before each kick that finds θ moved. `moving` are the units whose parameters move, with
-    their methods; with `stops`, or with tempering, a TEMPER stage comes first.
+    A gradient stands before each kick that finds θ moved.
+
+    Parameters
+    ----------
+    moving : sequence of (int, Method)
+        The units whose parameters move, with their methods, which all have one word.
+    stops : bool
+        Whether a TEMPER stage comes first; with tempering it always does.
     """
     word = moving[0][1].substeps
     last_drift = max(substep.position for substep in word if substep.kind.moves)
@@ -263,13 +279,17 @@ def _stages_as_written(moving: Sequence[tuple[int, Method]], stops: bool = False
 
 
 def _operations(method: Method, substeps: Sequence[Substep], offset: int) -> list[Operation]:
-    """Return the operations of some letters of a method's word, in the step with an offset."""
+    """Return the operations of some letters of a method's word, not merged yet.
+
+    `offset` is that of the step which the letters belong to. A READ stands before a letter that reads a
+    temperature, unless its own operation does.
+    """
     operations = []
     for substep in substeps:
         kinds = [kind for kind, _ in substep.kind.lower]
         if substep.kind.reads and THERMOSTAT not in kinds:
             operations.append(Operation(READ, []))
-        stream_slot = -1 if substep.slot is None else NOISE << 14 | substep.slot
+        stream_slot = -1 if substep.slot is None else NOISE << SLOT_BITS | substep.slot
         for kind, columns in substep.kind.lower:
             term = Term(method, columns, float(substep.fraction), offset)
             operations.append(Operation(kind, [term], stream_slot, offset))
@@ -277,19 +297,22 @@ def _operations(method: Method, substeps: Sequence[Substep], offset: int) -> lis
 
 
 def _passes(unit: int, operations: Sequence[Operation]) -> list[ProgramPass]:
-    """Return passes of merged operations, those on ξ at their ends.
+    """Return the passes over a unit in which its operations are carried out, in their order.
 
-    Of several READs the last is kept. A ξ that needs p·p twice reads it again in a pass of its own.
+    Adjacent A's and B's are merged. Operations on ξ end a pass, and one that needs p·p twice reads it again
+    in a pass of its own. Of several READs the last is kept.
     """
-    reads = [operation for operation in operations if operation.kind == READ]
+    superseded_reads = [operation for operation in operations if operation.kind == READ][:-1]
     passes: list[ProgramPass] = []
     for operation in operations:
-        if operation in reads[:-1]:
+        if operation in superseded_reads:
             continue
+
         on_friction = operation.kind in ON_FRICTION
         reads_twice = operation.kind == THERMOSTAT and bool(passes) and passes[-1].reads
         if not passes or (passes[-1].friction_operations and not on_friction) or reads_twice:
             passes.append(ProgramPass(unit))
+
         target = passes[-1].friction_operations if on_friction else passes[-1].operations
         if target and operation.kind in ADDED and target[-1].kind == operation.kind:
             target[-1].terms.extend(operation.terms)
@@ -310,26 +333,31 @@ def _join_adjacent(ranges: Sequence[range]) -> tuple[range, ...]:
 
 
 def encode(stages: Sequence[ProgramStage]) -> EncodedStages:
-    """Return the stages as the arrays that compiled code reads."""
+    """Return the stages as the arrays that compiled code reads.
+
+    A stage is a control for what it begins with; a pass is a SEGMENT, with all operations on its parameters,
+    and a FRICTION for each operation on its ξ.
+    """
+    rows = [
+        OperationRow(operation.kind, operation.stream_slot, operation.offset)
+        for stage in stages
+        for operation in stage.all_operations()
+    ]
     controls: list[Control] = []
-    rows: list[OperationRow] = []
-
-    def add_rows(operations: Sequence[Operation]) -> tuple[int, int]:
-        first = len(rows)
-        rows.extend(OperationRow(o.kind, o.stream_slot, o.offset) for o in operations)
-        return first, len(rows)
-
+    first = 0  # row of the first operation of a pass
     for stage in stages:
         if stage.kind != NOTHING:
             kind = EVALUATE if stage.kind == GRADIENT else MOVE_ON_LADDER
-            controls.append(Control(kind, 0, len(rows), len(rows), stage.offset, 0))
+            controls.append(Control(kind, 0, first, first, stage.offset, 0))
         for program_pass in stage.passes:
-            unit = program_pass.unit
+            unit, first_friction = program_pass.unit, first + len(program_pass.operations)
             if program_pass.operations:
-                moves = any(o.kind in MOVING for o in program_pass.operations)
-                controls.append(Control(SEGMENT, unit, *add_rows(program_pass.operations), 0, moves))
-            for operation in program_pass.friction_operations:
-                controls.append(Control(FRICTION, unit, *add_rows([operation]), 0, 0))
+                moves = any(operation.kind in MOVING for operation in program_pass.operations)
+                controls.append(Control(SEGMENT, unit, first, first_friction, 0, moves))
+            first = first_friction + len(program_pass.friction_operations)
+            controls.extend(
+                Control(FRICTION, unit, row, row + 1, 0, 0) for row in range(first_friction, first)
+            )
     return EncodedStages(
         np.array(controls, dtype=np.int64).reshape(-1, len(Control._fields)),
         np.array(rows, dtype=np.int64).reshape(-1, len(OperationRow._fields)),

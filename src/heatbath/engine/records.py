@@ -50,10 +50,14 @@ class Notes(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The chains `first` to first + members - 1, which are computed side by side; alone it is one."""
+    """The chains `first` to first + members - 1, which are computed side by side; alone it is one.
+
+    `chains` is the state of all chains, a `loop.ChainState` with pointers.
+    """
 
     first: int
     members: int
+    chains: Any
 
 
 @compiled(apart=True)
@@ -62,10 +66,13 @@ def take_notes(layout, record, sample, group, setup, buffers, notes):
 
     Parameters
     ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     record : the number of the record, or below 0 if none is due
     sample : the number of the sample, counted from 1, or 0 if none is due
+    group : `Group`, the chains that are computed together
     setup : `loop.Setup`
     buffers : `loop.LoopBuffers`, with the state of the group
+    notes : `Notes`, which are filled
     """
     state, network, room = buffers.state, setup.network, buffers.room
     for lane in range(group.members):
@@ -76,11 +83,13 @@ def take_notes(layout, record, sample, group, setup, buffers, notes):
             _record_state(layout, record, chain, lane, notes, setup, state)
         if notes.done < sample <= notes.done + notes.samples.shape[1]:
             _keep_sample(layout, sample - notes.done - 1, chain, lane, state, notes)
+
     if record >= 0 and notes.losses[record]:
         _record_losses(layout, record, 0, group, state, notes, setup.table, network, room)
         test = with_pointers(notes.test)
         _record_losses(layout, record, 1, group, state, notes, test, network, room)
         keep_alive(notes.test.rows)
+
     if sample > 0 and notes.inputs.data > 0:
         inputs = with_pointers(notes.inputs)
         average_predictions(
@@ -92,12 +101,22 @@ def take_notes(layout, record, sample, group, setup, buffers, notes):
 
 @compiled(apart=True)
 def _record_losses(layout, record, split, group, state, notes, table, network, room):
-    """Record loss and accuracy over a table of training (split 0) or test data (1), if that has any."""
+    """Record loss and accuracy of a group over a table of training or test data, if that has any.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    record : the number of the record
+    split : 0 for training data, 1 for test data: the last index of the losses in `notes`
+    group : `Group`, the chains that are computed together
+    state : `loop.LoopState`, the state of the group
+    notes : `Notes`, whose losses and accuracies are written
+    table : `DataTable` with a pointer
+    network, room : `Network`, and `Room` to work in
+    """
     if table.data == 0:
         return
-    evaluate(
-        layout, state.theta, network, table, state.sets, room, state.mean_loss, state.accuracy
-    )  # fmt: skip
+    evaluate(layout, state.theta, network, table, state.sets, room, state.mean_loss, state.accuracy)
     for lane in range(group.members):
         if state.running[lane] > 0:
             notes.loss[group.first + lane, record, split] = state.mean_loss[lane]
@@ -116,27 +135,45 @@ def _keep_sample(layout, sample, chain, lane, state, notes):
 
 @compiled
 def _record_state(layout, record, chain, lane, notes, setup, state):
-    """Record everything of a chain but its losses."""
-    theta, units = state.theta, setup.units
-    group_size, lanes = chains_in(layout, theta), lanes_of(theta)
-    if notes.histogram.shape[3] > 0:
-        for u in range(setup.sizes.units):
-            counts = notes.histogram[chain, record, u]
-            for r in range(units.first[u], units.first[u + 1]):
-                for e in range(units.ranges[2 * r], units.ranges[2 * r + 1]):
-                    _count_value(theta[e * group_size + lane], notes.low, notes.high, counts)
+    """Record everything of a chain but its losses: temperatures, ξ, variances, parameters, histograms.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    record, chain : the numbers of the record and of the chain, the first two indices of `notes`
+    lane : the lane of the chain in the state, which is (parameter, unit or target, lane)
+    notes : `Notes`, which are filled
+    setup : `loop.Setup`
+    state : `loop.LoopState`
+    """
+    group_size, lanes = chains_in(layout, state.theta), lanes_of(state.theta)
     for u in range(setup.sizes.units):
         notes.temperature[chain, record, u] = state.temperature[u * lanes + lane]
         notes.xi[chain, record, u] = state.xi[u * lanes + lane]
+        if notes.histogram.shape[3] > 0:
+            counts = notes.histogram[chain, record, u]
+            _count_parameters(layout, u, lane, setup.units, state.theta, notes.low, notes.high, counts)
     for k in range(notes.noise.shape[2]):
         notes.noise[chain, record, k] = state.noise[k * lanes + lane]
     for e in range(notes.theta.shape[2]):
-        notes.theta[chain, record, e] = theta[e * group_size + lane]
+        notes.theta[chain, record, e] = state.theta[e * group_size + lane]
 
 
 @compiled
-def _count_value(value, low, high, counts):
-    """Count a value in a histogram from low to high, unless it is outside; `high` is in the last bin."""
-    bins = counts.shape[0]
-    if low <= value <= high:
-        counts[min(int((value - low) / (high - low) * bins), bins - 1)] += 1
+def _count_parameters(layout, u, lane, units, theta, low, high, counts):
+    """Count the parameters of unit u of the chain in a lane in a histogram, without those outside of it.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    units : `loop.Units` with pointers, the ranges of elements of each unit
+    theta : pointer to (parameter, lane)
+    low, high : the ends of the histogram; `high` itself is in the last bin
+    counts : array (bin) of bins of equal width, which are counted up
+    """
+    group_size, bins = chains_in(layout, theta), counts.shape[0]
+    for r in range(units.first[u], units.first[u + 1]):
+        for e in range(units.ranges[2 * r], units.ranges[2 * r + 1]):
+            value = theta[e * group_size + lane]
+            if low <= value <= high:
+                counts[min(int((value - low) / (high - low) * bins), bins - 1)] += 1

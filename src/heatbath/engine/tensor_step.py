@@ -22,8 +22,10 @@ from heatbath.engine.kernels import (
     Tensors,
     ThermostatValues,
     apply_segment,
+    change_of_friction,
     fluctuate,
     fold_operations,
+    operation_of,
     pointer_types,
     reserve_moves,
     reserve_scratch,
@@ -93,34 +95,45 @@ def fused_step(like, team, pieces, passes, finish, tensors, work, sums, units, s
 
     Parameters
     ----------
-    like : array in the precision of the tensors
-    team : a region of `parallel_region`, or 0, and its threads
-    pieces, passes : the first one and the stop
-    finish : whether to call `_finish_pass` after each pass
+    like : array
+        In the precision of the tensors.
+    team : tuple of int
+        What `parallel_region` returns, or 0 for the calling thread alone, and the number of threads.
+    pieces, passes : tuple of int
+        The first one, and the stop.
+    finish : bool
+        Whether to sum p·p and move ξ after each pass.
     tensors : int64 array (tensor, CHAIN + 1)
+        The addresses of each tensor and where its noise begins; see the columns above.
     work : Work
-    sums : array (piece), which receives p·p of every piece, or -1
-    units : array (unit, 3), of which p·p and ξ are updated
+    sums : array (piece)
+        Receives p·p of every piece, or -1.
+    units : array (unit, 3)
+        The columns KINETIC, XI and ROOT_TAU, of which the first two are updated.
     seed : uint64
     """
     (region, threads), (first, stop), (first_pass, stop_pass) = team, pieces, passes
+    types, operations = pointer_types(pointer_to(like)), work.operations.shape[0]
     blocks = min(stop - first, BLOCKS * threads)
-    types = pointer_types(pointer_to(like))
-    _, size = _reserve_buffers(types, work.operations.shape[0], 0)
+    _, size = _reserve_buffers(types, operations, 0)
     memory = np.zeros(max(blocks, 1) * size + BYTES, np.uint8)
     address = aligned_address(memory)
     for k in range(first_pass, stop_pass):
         task = PieceBlocks(blocks, first, stop, k, address, size)
         for_each(region, threads, blocks, _step_block, (task, like, tensors, work, sums, units, seed))
         if finish:
-            buffers, _ = _reserve_buffers(types, work.operations.shape[0], address)
+            buffers, _ = _reserve_buffers(types, operations, address)
             _finish_pass(k, tensors, work, sums, units, seed, buffers.scratch)
     keep_alive(memory)
 
 
 @compiled
 def _reserve_buffers(types, operations, address):
-    """Reserve memory at an address for `TensorBuffers`; returns them and the next free address."""
+    """Reserve memory at an address for `TensorBuffers`; return them and the next free address.
+
+    `types` are the `PointerTypes`, and `operations` is how many operations there are. With the address 0 the
+    second result is the size of the memory.
+    """
     lanes = lanes_of(types.parameter)
     scratch, address = reserve_scratch(Alone(1), types, address)
     moves, address = reserve_moves(1, max(operations, 1), types, address)
@@ -134,45 +147,78 @@ def _reserve_buffers(types, operations, address):
 
 @compiled
 def _step_block(block, task, like, tensors, work, sums, units, seed):
-    """Step the pieces of one block of `task`, a `PieceBlocks`; the arrays are those of `fused_step`."""
-    number = pointer_to(like)
-    buffers, _ = _reserve_buffers(
-        pointer_types(number), work.operations.shape[0], task.address + block * task.buffer_size
-    )
-    scratch, span = buffers.scratch, buffers.span
+    """Step the pieces of one block in place, and write their p·p, or -1, to `sums`.
+
+    Parameters
+    ----------
+    block : number of the block
+    task : `PieceBlocks`, which has the pass and the memory of the blocks
+    like : array in the precision of the tensors
+    tensors : int64 array (tensor, CHAIN + 1), the addresses and other numbers of each tensor
+    work : `Work`, the pieces, operations and coefficients
+    sums : array (piece), which is written
+    units : array (unit, 3), of which ξ and the root of the rung's temperature are read
+    seed : uint64
+    """
+    address = task.address + block * task.buffer_size
+    buffers, _ = _reserve_buffers(pointer_types(pointer_to(like)), work.operations.shape[0], address)
     buffers.thermostat.unit[0] = 1.0
     mode = flush_denormals()
     count, folded_tensor = task.stop - task.first, -1  # the tensor that the moves are for
-    for i in range(
-        task.first + count * block // task.blocks, task.first + count * (block + 1) // task.blocks
-    ):
+    first_piece = task.first + count * block // task.blocks
+    stop_piece = task.first + count * (block + 1) // task.blocks
+    for i in range(first_piece, stop_piece):
         t = work.pieces[i, 0]
         start, stop = work.segments[task.k, tensors[t, UNIT], 0], work.segments[task.k, tensors[t, UNIT], 1]
-        span[0], span[1] = work.pieces[i, 1], work.pieces[i, 2]
         sums[i] = -1.0
-        if stop > start:
-            if t != folded_tensor:
-                folded_tensor = t
-                _fold_for_tensor(t, start, stop, tensors, work, units, buffers)
-            address = tensors[t, FIRST] * like.itemsize
-            stepped = Tensors(
-                pointer_at(tensors[t, THETA] - address, number),
-                pointer_at(tensors[t, MOMENTUM] - address, number),
-                pointer_at(tensors[t, GRADIENT] - address, number),
-                pointer_at(tensors[t, SECOND] - address, number),
-            )
-            if apply_segment(
-                Alone(1), stepped, span, (0, 1), buffers.moves, 0, seed, tensors[t, STEP], scratch, True
-            ):
-                sums[i] = scratch.kinetic[0]
+        if stop <= start:
+            continue
+        if t != folded_tensor:
+            folded_tensor = t
+            _fold_for_tensor(t, start, stop, tensors, work, units, buffers)
+
+        buffers.span[0], buffers.span[1] = work.pieces[i, 1], work.pieces[i, 2]
+        has_read = apply_segment(
+            Alone(1), _tensors_at(t, tensors, like), buffers.span, (0, 1), buffers.moves, 0, seed,
+            tensors[t, STEP], buffers.scratch, True,
+        )  # fmt: skip
+        if has_read:
+            sums[i] = buffers.scratch.kinetic[0]
     restore_denormals(mode)
 
 
 @compiled
+def _tensors_at(t, tensors, like):
+    """Return `Tensors` with pointers to θ, p, G and the second moments of tensor t.
+
+    They are moved back, so that the first element has its index in the numbering of the noise. `tensors` and
+    `like` are as in `fused_step`.
+    """
+    number, skipped = pointer_to(like), tensors[t, FIRST] * like.itemsize
+    return Tensors(
+        pointer_at(tensors[t, THETA] - skipped, number),
+        pointer_at(tensors[t, MOMENTUM] - skipped, number),
+        pointer_at(tensors[t, GRADIENT] - skipped, number),
+        pointer_at(tensors[t, SECOND] - skipped, number),
+    )
+
+
+@compiled
 def _fold_for_tensor(t, start, stop, tensors, work, units, buffers):
-    """Fold the operations start to stop - 1 into moves of `buffers`, for tensor t; alone, lane 0 is used."""
+    """Fold the operations start to stop - 1 into moves, with the coefficients of tensor t.
+
+    A tensor is computed alone, so lane 0 is used.
+
+    Parameters
+    ----------
+    t : number of the tensor
+    tensors : int64 array (tensor, CHAIN + 1), the addresses and other numbers of each tensor
+    work : `Work`, the pieces, operations and coefficients
+    units : array (unit, 3), of which ξ and the root of the rung's temperature are read
+    buffers : `TensorBuffers`, whose columns, thermostat and moves are written
+    """
     columns, thermostat = buffers.columns, buffers.thermostat
-    lanes = lanes_of(buffers.moves.numbers)
+    lanes = lanes_of(buffers.moves.coefficients)
     buffers.scratch.chain_numbers[0] = tensors[t, CHAIN]
     for o in range(start, stop):
         for column in range(WIDTH):
@@ -187,7 +233,18 @@ def _fold_for_tensor(t, start, stop, tensors, work, units, buffers):
 
 @compiled
 def _finish_pass(k, tensors, work, sums, units, seed, scratch):
-    """Sum p·p of the units after pass k, always in the same order, and update p·p and ξ in `units`."""
+    """Sum p·p of the units after pass k, always in the same order, and update p·p and ξ in `units`.
+
+    Parameters
+    ----------
+    k : number of the pass
+    tensors : int64 array (tensor, CHAIN + 1), the addresses and other numbers of each tensor
+    work : `Work`, the pieces, operations and coefficients
+    sums : array (piece), p·p of every piece, or -1 where it wasn't read
+    units : array (unit, 3), whose columns KINETIC and XI are written
+    seed : uint64
+    scratch : `Scratch`, memory to work in
+    """
     total = np.full(units.shape[0], -1.0)
     row = np.zeros(units.shape[0], np.int64)  # ξ has that of the tensor that was stepped most often
     first = np.full(units.shape[0], -1, np.int64)  # and the noise of the first tensor
@@ -198,6 +255,7 @@ def _finish_pass(k, tensors, work, sums, units, seed, scratch):
         first[u] = t if first[u] < 0 else first[u]
         if not sums[i] < 0:  # NaN is a sum, too
             total[u] = sums[i] if total[u] < 0 else total[u] + sums[i]
+
     for u in range(units.shape[0]):
         if not total[u] < 0:
             units[u, KINETIC] = total[u]
@@ -207,16 +265,28 @@ def _finish_pass(k, tensors, work, sums, units, seed, scratch):
 
 @compiled
 def _move_friction(o, u, columns, tensor, work, units, seed, scratch):
-    """Apply operation o, with coefficients `columns`, to ξ of unit u, whose first `tensor` is given."""
-    root_tau = units[u, ROOT_TAU]
-    if work.operations[o, 0] == THERMOSTAT:
-        target = columns[1] if columns[1] >= 0 else root_tau**2
-        share = 1.0 / work.size[u] if columns[2] > 0 else 1.0
-        units[u, XI] += columns[0] * share * (units[u, KINETIC] - work.size[u] * target)
-    else:
-        root = columns[2] if columns[2] >= 0 else root_tau
-        step = tensor[STEP] + work.operations[o, 2]
-        units[u, XI] = fluctuate(
-            units[u, XI], columns[0], columns[1], root, seed, work.operations[o, 1], tensor[CHAIN], step,
-            tensor[FIRST], scratch,
-        )  # fmt: skip
+    """Apply an operation to ξ of a unit, in place.
+
+    Parameters
+    ----------
+    o : number of the operation, a THERMOSTAT or a FLUCTUATE (see `operations`)
+    u : number of the unit
+    columns : array (WIDTH), the columns of the operation; a negative temperature stands for the rung's
+    tensor : array (CHAIN + 1), the first tensor of the unit, whose noise ξ has
+    work : `Work`, the operations and the size of each unit
+    units : array (unit, 3), whose column XI is written
+    seed : uint64
+    scratch : `Scratch`, memory to work in
+    """
+    operation, rung_root_tau = operation_of(pointer_to(work.operations), o), units[u, ROOT_TAU]
+    if operation.kind == THERMOSTAT:
+        units[u, XI] += change_of_friction(
+            columns[0], columns[1], columns[2], rung_root_tau, units[u, KINETIC], work.size[u]
+        )
+        return
+    root_tau = columns[2] if columns[2] >= 0 else rung_root_tau
+    step = tensor[STEP] + operation.offset
+    units[u, XI] = fluctuate(
+        units[u, XI], columns[0], columns[1], root_tau, seed, operation.stream_slot, tensor[CHAIN], step,
+        tensor[FIRST], scratch,
+    )  # fmt: skip

@@ -71,28 +71,46 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def thread_count(threads: int | None = None, default: int | None = None) -> int:
-    """Return the number of threads to use.
+    """Return the number of threads to use: the first of these that is set.
 
-    It is `threads` if given, or else the environment variable HEATBATH_THREADS, the default, or one for each
-    core that this process may use.
+    They are `threads`, the environment variable HEATBATH_THREADS, `default`, and the number of cores that
+    this process may use.
+
+    Raises
+    ------
+    ValueError
+        If `threads` or the environment variable isn't a whole number >= 1.
     """
     if threads is not None:
         return whole("threads", threads, low=1)
     setting = os.environ.get("HEATBATH_THREADS")
     if setting is not None:
         if not setting.isdecimal() or int(setting) < 1:
-            raise ValueError(f"HEATBATH_THREADS must be a whole number >= 1, got {setting!r}")
+            raise ValueError(
+                f"HEATBATH_THREADS must be a whole number >= 1, got {setting!r}: change it, or unset it "
+                "to use all cores"
+            )
         return int(setting)
     if default is not None:
         return default
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def spread(work: Callable[[int, int], None], count: int, threads: int, even: bool = False) -> None:
-    """Call work(first, stop) for blocks that cover range(count), on up to `threads` threads.
+    """Call work(first, stop) for blocks that cover range(count), on several threads, and wait for all.
 
-    Each thread has a few blocks, so that a slow one doesn't hold up the others. For `even` work one block is
-    enough, and the calling thread does its share.
+    Parameters
+    ----------
+    work : callable (first, stop)
+    count : int
+        How much work there is.
+    threads : int
+        The largest number of threads.
+    even : bool
+        Whether the work takes equally long everywhere: then each thread has one block, and the calling thread
+        does its share. Otherwise each has a few, so that a slow thread doesn't hold up the others.
     """
     if threads == 1 or count == 1:
         work(0, count)

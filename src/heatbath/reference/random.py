@@ -54,10 +54,10 @@ ATTEMPTS = 64  # at a gamma number
 SLOTS = 16  # attempts at a gamma number of each example
 ROW = TILE // 4
 
-_BLOCK_BITS, _CHAIN_BITS, _STEP_BITS, _SLOT_BITS, _STREAM_BITS = 38, 32, 40, 14, 4
+_BLOCK_BITS, _CHAIN_BITS, _STEP_BITS, SLOT_BITS, _STREAM_BITS = 38, 32, 40, 14, 4
 # an address has room for every step of a run and every noise letter of a word
 assert MOST_STEPS == 2**_STEP_BITS
-assert MOST_DRAWS == 2**_SLOT_BITS
+assert MOST_DRAWS == 2**SLOT_BITS
 MOST_TARGETS = MOST_DRAWS // SLOTS
 
 _LOWER_WORD = np.uint64(0xFFFFFFFF)
@@ -117,11 +117,11 @@ def pack(stream: int, slot: int, chain: ArrayLike, step: ArrayLike, block: Array
         If a field is negative or too large for its bits.
     """
     stream = whole("stream", stream, low=0, high=2**_STREAM_BITS)
-    slot = whole("slot", slot, low=0, high=2**_SLOT_BITS)
+    slot = whole("slot", slot, low=0, high=2**SLOT_BITS)
     chains = _field("chain", chain, _CHAIN_BITS)
     steps = _field("step", step, _STEP_BITS)
     blocks = _field("block", block, _BLOCK_BITS)
-    stream_slot = np.uint64(stream << _SLOT_BITS | slot)
+    stream_slot = np.uint64(stream << SLOT_BITS | slot)
     low = blocks | chains << np.uint64(38)  # the chain has 26 bits here,
     high = chains >> np.uint64(26) | steps << np.uint64(6) | stream_slot << np.uint64(46)  # and 6 here
     words = low & _LOWER_WORD, low >> np.uint64(32), high & _LOWER_WORD, high >> np.uint64(32)
