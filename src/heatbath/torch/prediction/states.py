@@ -17,21 +17,25 @@ ROUNDING = 1e-12  # relative difference of two sums in double precision that wer
 EXTRA_STATE = "_extra_state"  # torch's name for the result of get_extra_state, which can be anything
 
 
-def gather_tensor(value: Any) -> Tensor:
+def gather_tensor(value: Tensor) -> Tensor:
     """Return a tensor without its graph, gathered from all processes where it is sharded (`DTensor`)."""
-    tensor: Tensor = value.detach()
+    tensor = value.detach()
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 class Fingerprint(NamedTuple):
-    """Two numbers that change when a tensor changes."""
+    """Sum and norm of a tensor: two numbers that change when the tensor changes."""
 
     total: float
     norm: float
 
 
-def fingerprint(value: Any) -> Fingerprint:
-    """Return sum and norm of a tensor, computed in double precision."""
+def fingerprint(value: Tensor) -> Fingerprint:
+    """Return sum and norm of a tensor.
+
+    Both are computed in double precision, but the sum of integers in 64-bit integers. Real and imaginary
+    parts of a complex tensor count as elements. A tensor without elements has 0 and 0.
+    """
     import torch
 
     tensor = gather_tensor(value)
@@ -45,7 +49,7 @@ def fingerprint(value: Any) -> Fingerprint:
     return Fingerprint(float(total), float(norm))
 
 
-def has_fingerprint(value: Any, recorded: list[float] | Fingerprint) -> bool:
+def has_fingerprint(value: Tensor, recorded: list[float] | Fingerprint) -> bool:
     """Return whether a tensor still has the sum and the norm that were recorded, up to rounding.
 
     The order of summation depends on threads and devices. In double precision that changes the sum by some

@@ -68,6 +68,7 @@ class Trajectory:
         loss: LossFunction,
         h: float,
     ) -> None:
+        """Stack the chains, all at the module, and make their optimiser and an empty list of samples."""
         posterior = settings.posterior
         self.h, self.settings, self.data, self.loss = h, settings, data, loss
         self.chains = Chains(module, settings.chains, "same")
@@ -75,6 +76,7 @@ class Trajectory:
         self.samples = Samples(self.chains, most=settings.samples)
         self.records: dict[int, SampleRecord] = {}
         self.step = 0
+
         self.trial_steps = max(FEWEST_TRIAL_STEPS, math.ceil(TRIAL_TIME / (settings.gamma * h)))
         self.probes = self._choose_probes(RULE.inputs)
         self._draws_noise = posterior.samples_noise
@@ -94,17 +96,22 @@ class Trajectory:
     # Steps
 
     def advance(self) -> Tensor:
-        """Make a step of all chains, take a sample if one is due, and return the losses, (chains,)."""
+        """Make a step of all chains, take a sample if one is due, and return the losses, (chains,).
+
+        The losses are those before the step. A noise of the data that is sampled is drawn now and then.
+        """
         assert self.data is not None
         separate = self.settings.separate_batches
         if self._draws_noise and self.step % self.settings.steps_per_draw == 0:
             self._draw_noise(self.data)
+
         x, y = self.data.at_step(self.step)
         self.optimizer.zero_grad()
         outputs = self.chains(x, each=separate)
         losses = torch.func.vmap(self.loss, in_dims=(0, 0 if separate else None))(outputs, y)
         torch.autograd.backward(losses.sum())  # the sum: each chain has the gradient of its own loss
         self.optimizer.step()
+
         self.step += 1
         self.samples.take()
         self._update_records()
@@ -145,20 +152,15 @@ class Trajectory:
     def _temperature_ratios(self) -> Floats:
         """Return kinetic and configurational temperature over τ since the last sample, (parts, 2, chains).
 
-        They are NaN where one of them was not measured.
+        Both are NaN where one of them was not measured. They come from the optimiser's running means, because
+        its method `temperature` would also compute their errors.
         """
-        groups, chains = self.optimizer.param_groups, range(self.settings.chains)
-        ratios = np.full((len(groups), 2, len(chains)), np.nan)
-        observations = (
-            self.optimizer._observations
-        )  # all means, without the errors that temperature() computes
-        for chain in chains:
-            means = observations[chain].series if chain in observations else {}
+        groups = self.optimizer.param_groups
+        ratios = np.full((len(groups), 2, self.settings.chains), np.nan)
+        for chain, observations in self.optimizer._observations.items():
             for index, group in enumerate(groups):
-                kinetic, configurational = (
-                    means.get((index, "temperature")),
-                    means.get((index, "configurational")),
-                )
+                kinetic = observations.series.get((index, "temperature"))
+                configurational = observations.series.get((index, "configurational"))
                 if kinetic is not None and configurational is not None:
                     pair = np.array([kinetic.mean, configurational.mean])
                     ratios[index, :, chain] = pair / float(group["tau"])
@@ -207,18 +209,24 @@ class Trajectory:
     # Files
 
     def pack(self) -> PackedTrajectory:
-        """Return everything, for a file."""
+        """Return chains, optimiser, samples and their records as tensors and plain values, for a file.
+
+        Names of tensors are "chains/NAME", "momentum/INDEX" and the like for each parameter,
+        "samples/STEP/NAME", and "notes/STEP/KEY" for a record.
+        """
         state = self.optimizer.state_dict()
         tensors = {f"chains/{name}": value for name, value in self.chains.state_dict().items()}
         for index, parameter_state in state["state"].items():
             tensors |= {
                 f"{name}/{index}": parameter_state[name] for name in TENSORS if name in parameter_state
             }
+
         for step, sample in zip(self.samples.steps, self.samples, strict=True):
             tensors |= {f"samples/{step}/{name}": value for name, value in sample.items()}
             for name, key in RECORD_KEYS.items():
                 values = np.ascontiguousarray(getattr(self.records[step], name))
                 tensors[f"notes/{step}/{key}"] = torch.from_numpy(values)
+
         plain = {
             "h": self.h,
             "step": self.step,
@@ -229,7 +237,7 @@ class Trajectory:
         return PackedTrajectory(tensors, plain)
 
     def unpack(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-        """Continue from what `pack` returned."""
+        """Continue from the tensors and plain values that `pack` returned; all attributes are replaced."""
         tree = _nest(tensors)
         self.chains.load_state_dict(tree["chains"])
         states = {
@@ -238,8 +246,10 @@ class Trajectory:
         }
         self.optimizer.load_state_dict({"state": states, "param_groups": plain["groups"]})
         self.step = whole("step", plain["step"], low=0)
+
         samples = {int(step): state for step, state in tree.get("samples", {}).items()}
         self.samples.resume(self.step, plain["thin"], {step: samples[step] for step in sorted(samples)})
+
         notes = {int(step): note for step, note in tree.get("notes", {}).items()}
         self.records = {
             step: SampleRecord(**{name: notes[step][key].numpy() for name, key in RECORD_KEYS.items()})
@@ -251,9 +261,15 @@ class Trajectory:
 
 
 def merge_dropped(records: Mapping[int, SampleRecord], steps: Sequence[int]) -> dict[int, SampleRecord]:
-    """Return the records of the samples at these steps, whose temperatures include dropped ones before them.
+    """Return the records of the samples that were kept, with the temperatures since the last kept sample.
 
-    The temperatures of dropped samples are averaged into those of the next sample that was kept.
+    Parameters
+    ----------
+    records
+        Records of all samples by their steps, in order; they don't change.
+    steps
+        Steps of the samples that were kept. The temperatures of dropped samples are averaged into those of
+        the next one of these.
     """
     kept, merged = set(steps), dict[int, SampleRecord]()
     pending: list[Floats] = []
@@ -269,7 +285,10 @@ def merge_dropped(records: Mapping[int, SampleRecord], steps: Sequence[int]) -> 
 
 
 def _nest(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return tensors in nested dicts by the parts of their names: kind/name, or kind/step/name."""
+    """Return tensors in nested dicts by the parts of their names: kind/name, or kind/step/name.
+
+    What follows the kind, or the step, is one name, although names of parameters may contain a slash.
+    """
     tree: dict[str, Any] = {}
     for name, value in tensors.items():
         *path, last = name.split("/", 2 if name.startswith(("samples/", "notes/")) else 1)
