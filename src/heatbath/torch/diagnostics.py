@@ -60,6 +60,7 @@ def module_configurational(
                 products.setdefault(name, []).append(float((theta * gradient.double()).sum()))
     finally:
         model.load_state_dict(previous)
+
     if not products:
         raise ValueError("there are no samples: take some after the burn-in")
     sizes = _sizes(model)
@@ -139,23 +140,25 @@ def module_gradient_noise(model: nn.Module, losses: Iterable[Callable[[], Tensor
     ValueError
         If there are fewer than two mini-batches.
     """
-    count = 0
-    means: dict[str, Any] = {}
-    squares: dict[str, Any] = {}  # sums of squared deviations, by Welford's update
+    import torch
+
+    count, zero = 0, torch.zeros(())
+    means: dict[str, Tensor] = {}
+    squares: dict[str, Tensor] = {}  # sums of squared deviations, by Welford's update
     for loss in losses:
         count += 1
         for name, gradient in _gradients(model, loss()).items():
             value = gradient.double()
-            difference = value - means.get(name, 0.0)
-            means[name] = means.get(name, 0.0) + difference / count
-            squares[name] = squares.get(name, 0.0) + difference * (value - means[name])
+            difference = value - means.get(name, zero)
+            means[name] = means.get(name, zero) + difference / count
+            squares[name] = squares.get(name, zero) + difference * (value - means[name])
     if count < 2:
         raise ValueError(f"a variance over mini-batches needs at least two, got {count}")
+
+    sums = {name: float(square.sum()) for name, square in squares.items()}
     sizes = _sizes(model)
     return {
-        layer: sum(float(squares[name].sum()) for name in names)
-        / (count - 1)
-        / sum(sizes[name] for name in names)
+        layer: sum(sums[name] for name in names) / (count - 1) / sum(sizes[name] for name in names)
         for layer, names in _names_by_layer(model).items()
     }
 

@@ -390,7 +390,7 @@ NONE = "there are no validation data"
         ({"methods": ["LOL", ht.LOL]}, "several LOL"),
         ({"methods": hb.LOL}, "heatbath.LOL is no optimiser: choose heatbath.torch.LOL"),
         ({"methods": hb.Adam}, "heatbath.Adam is no optimiser: choose heatbath.torch.Adam"),
-        ({"methods": {"LOL": {"h": hb.between(0.1, 0.2)}}}, "'h'; accepted: model, lr, gamma"),
+        ({"methods": {"LOL": {"h": hb.between(0.1, 0.2)}}}, "'h'; accepted arguments: model, lr, gamma"),
         ({"methods": {"LOL": 3}}, "LOL: a dict of keyword arguments is needed, got 3"),
         ({"methods": {"LOL": {"lr": hb.between(-1, 0.2)}}}, "lr must be >= 0 and finite, got -1"),
         ({"methods": {"LOL": {"tau": "hot"}}}, "tau must be a number"),

@@ -46,7 +46,7 @@ SEARCHED: dict[str, dict[str, Between]] = {
 
 
 def families(methods: Methods, model: nn.Module, seed: int) -> tuple[list[Family], list[str]]:
-    """Return what is searched of each method, and all that is wrong with the methods.
+    """Return the candidates of each method, and a message for each method that is wrong.
 
     Parameters
     ----------
@@ -62,12 +62,14 @@ def families(methods: Methods, model: nn.Module, seed: int) -> tuple[list[Family
         pairs = list(methods.items())
     else:
         pairs = [(method, {}) for method in (methods if isinstance(methods, (list, tuple)) else (methods,))]
+
     searched, problems = [], []
     for method, arguments in pairs:
         try:
             searched.append(_make_family(method, arguments, model, seed))
         except (TypeError, ValueError, RuntimeError) as error:
             problems.append(str(error))
+
     names = [family.name for family in searched]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         problems.append(f"each method needs its own name, and there are several {', '.join(repeated)}")
@@ -119,7 +121,25 @@ class _Maker(NamedTuple):
 
 
 def _make_family(method: object, arguments: object, model: nn.Module, seed: int) -> Family:
-    """Return what is searched of a method with the user's arguments; refuse what makes no optimiser."""
+    """Return the candidates of a method; refuse what makes no optimiser.
+
+    Parameters
+    ----------
+    method
+        An optimiser class, its name, or a function that makes an optimiser of a model.
+    arguments
+        The user's keyword arguments for it: ranges are searched, and other values kept.
+    model
+        A model, on which the ends of the ranges are tried.
+    seed
+        Seed of the noise of heatbath's optimisers.
+
+    Returns
+    -------
+    Family
+        The candidates. An optimiser of heatbath also searches its usual ranges; temperatures among these
+        are left out where a posterior in `arguments` sets them.
+    """
     make = _find_optimizer(method) if isinstance(method, str) else method
     if make in PRESETS.values() or make in known_methods().values():
         name = getattr(make, "__name__", "")
@@ -129,6 +149,7 @@ def _make_family(method: object, arguments: object, model: nn.Module, seed: int)
             "a method to tune is an optimiser of heatbath.torch such as AdLaLa, its name, or a function that "
             f"makes an optimiser of a model; got {shown(method)}"
         )
+
     name = getattr(make, "__name__", str(make))
     if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
         raise TypeError(f"{name}: a dict of keyword arguments is needed, got {shown(arguments)}")
@@ -137,6 +158,7 @@ def _make_family(method: object, arguments: object, model: nn.Module, seed: int)
         raise ValueError(
             f"{name}: {', '.join(reserved)} cannot be given here: tune a function that makes the optimiser"
         )
+
     ranges = {key: value for key, value in arguments.items() if isinstance(value, Between)}
     fixed = {key: value for key, value in arguments.items() if key not in ranges}
     takes_parameters = not is_ours and isinstance(make, type) and issubclass(make, Optimizer)
@@ -152,7 +174,10 @@ def _make_family(method: object, arguments: object, model: nn.Module, seed: int)
 
 
 def _usual_ranges(name: str, arguments: Mapping[str, Any]) -> dict[str, Between]:
-    """Return the ranges of an optimiser of heatbath, without arguments that were given or replaced."""
+    """Return the ranges that are searched of an optimiser of heatbath, by argument.
+
+    `arguments` are those the user has given: they, and those that they replace, are left out.
+    """
     ranges = SEARCHED.get(name)
     if ranges is None:
         searched = known_methods()[name].searched
@@ -162,7 +187,17 @@ def _usual_ranges(name: str, arguments: Mapping[str, Any]) -> dict[str, Between]
 
 
 def _checked_family(family: Family, model: nn.Module) -> Family:
-    """Return a family; refuse one that makes no optimiser of the model at the ends of its ranges."""
+    """Return a family of candidates as it is; refuse one that cannot be tuned.
+
+    An optimiser of the model is made with all arguments at the lower ends of their ranges, and at the upper.
+
+    Raises
+    ------
+    ValueError
+        If that raises an error, or if the optimiser has simulated tempering.
+    TypeError
+        If the result is no torch optimiser.
+    """
     for share in (0.0, 1.0):
         values = {key: searched.at(share) for key, searched in family.ranges.items()}
         try:
