@@ -7,7 +7,7 @@ parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from heatbath.diagnostics.convergence_check import Convergence, convergence_of
 from heatbath.diagnostics.statistics import Estimate, mean
 from heatbath.diagnostics.weights import plane
 from heatbath.torch.prediction.batchnorm import evaluation_mode
+from heatbath.torch.prediction.states import State
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def module_configurational(
-    model: nn.Module, samples: Iterable[Mapping[str, Any]], loss: Callable[[], Tensor]
+    model: nn.Module, samples: Iterable[State], loss: Callable[[], Tensor]
 ) -> dict[str, Estimate]:
     """Estimate the configurational temperature <θ·∇U>/N of samples, for each layer and for all parameters.
 
@@ -70,7 +71,7 @@ def module_configurational(
     }
 
 
-def module_convergence(chains: Chains, samples: Iterable[Mapping[str, Any]], x: Any) -> Convergence:
+def module_convergence(chains: Chains, samples: Iterable[State], x: object) -> Convergence:
     """Measure whether the chains of a module sample the same distribution of functions at the inputs x.
 
     Parameters
@@ -107,7 +108,7 @@ def module_convergence(chains: Chains, samples: Iterable[Mapping[str, Any]], x: 
     return convergence_of(torch.stack(rows, dim=1).double().numpy())
 
 
-def _outputs(model: nn.Module, state: Mapping[str, Tensor], x: Any) -> Tensor:
+def _outputs(model: nn.Module, state: Mapping[str, Tensor], x: object) -> Tensor:
     """Return the outputs of a model in a state, in evaluation mode, on the CPU."""
     import torch
 

@@ -46,7 +46,7 @@ from heatbath.diagnostics.drift import FALSE_ALARMS, SETTLED, DriftWarning, Watc
 from heatbath.diagnostics.statistics import BlockAverage, Estimate
 from heatbath.models.likelihood import COST, FEWEST
 from heatbath.reference import random
-from heatbath.torch.data import CHUNK_SIZE, prepare_inputs
+from heatbath.torch.data import CHUNK_SIZE, is_pair, prepare_inputs
 from heatbath.torch.optim.optimizer import Partitioned
 from heatbath.torch.optim.param_groups import ParamGroup, group_of_chain, values_of
 from heatbath.torch.optim.temperature import labels
@@ -330,11 +330,10 @@ class Stream:
 
     def _checked_examples(self, x: object, y: object) -> tuple[Tensor, Tensor]:
         """Return inputs and targets as tensors on the device of the model."""
-        inputs, targets = prepare_inputs(self.model, x), prepare_inputs(self.model, y)
-        if not all(
-            isinstance(tensor, Tensor) and tensor.ndim and len(tensor) for tensor in (inputs, targets)
-        ):
+        pair = prepare_inputs(self.model, x), prepare_inputs(self.model, y)
+        if not is_pair(pair) or not all(map(len, pair)):
             raise TypeError(f"learn needs inputs and targets of some examples, got {shown(x)} and {shown(y)}")
+        inputs, targets = pair
         if len(inputs) != len(targets):
             raise ValueError(f"there are {len(inputs)} inputs and {len(targets)} targets in a batch")
         return inputs, targets

@@ -108,11 +108,6 @@ def test_temperatures_are_in_units_of_the_present_temperature():
     np.testing.assert_allclose(ratios[1][:, 1], ratios[0][:, 1] / 4, rtol=1e-6)  # θ has not moved between
 
 
-def test_the_posterior_is_made_once():
-    settings = make_sampler().settings
-    assert settings.posterior is settings.posterior
-
-
 def test_temperatures_of_dropped_samples_are_merged_into_the_next_sample():
     records = {
         step: SampleRecord(np.zeros(1), np.full((1, 2, 1), float(step)), np.zeros(1)) for step in range(1, 8)

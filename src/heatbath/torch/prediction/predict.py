@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from heatbath.prediction.averages import Average, Prediction
 from heatbath.torch.data import is_loader, iterate_inputs
 from heatbath.torch.prediction.batchnorm import evaluation_mode, warn_of_stale_statistics
 from heatbath.torch.prediction.states import (
+    State,
     check_module,
     is_chains,
     names_text,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 def predict(
     model: nn.Module,
-    samples: Iterable[Mapping[str, Any]],
+    samples: Iterable[State],
     x: object,
     *,
     task: Task,
@@ -112,7 +113,7 @@ def predict(
     return prediction._replace(noise=torch.from_numpy(parts[0].noise))  # one for each output, not example
 
 
-def outputs(model: nn.Module, samples: Iterable[Mapping[str, Any]], x: object, *, task: Task) -> Floats:
+def outputs(model: nn.Module, samples: Iterable[State], x: object, *, task: Task) -> Floats:
     """Return the predictions of each sample of a model by itself.
 
     Parameters
@@ -145,7 +146,7 @@ def outputs(model: nn.Module, samples: Iterable[Mapping[str, Any]], x: object, *
     return np.stack(rows, axis=1)
 
 
-def _finite_states(chains: Chains, samples: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Tensor]]:
+def _finite_states(chains: Chains, samples: Iterable[State]) -> Iterator[dict[str, Tensor]]:
     """Yield the states of single chains in samples of all chains, without those that are not finite.
 
     After the last one, a warning tells how many were left out.
@@ -185,7 +186,7 @@ def _finite_states(chains: Chains, samples: Iterable[Mapping[str, Any]]) -> Iter
 
 
 def _predict_batch(
-    model: nn.Module, samples: Iterable[Mapping[str, Any]], inputs: object, task: Task, noise: Floats | None
+    model: nn.Module, samples: Iterable[State], inputs: object, task: Task, noise: Floats | None
 ) -> Prediction[Floats]:
     """Average the predictions of samples for one batch; `noise` is a scalar variance."""
     average = Average(task)
@@ -195,7 +196,7 @@ def _predict_batch(
     return average.prediction()
 
 
-def _concatenate(values: tuple[Floats | None, ...]) -> Any:
+def _concatenate(values: tuple[Floats | None, ...]) -> Tensor | None:
     """Return the values of all batches as one tensor; None where batches have none.
 
     `values` is one field of the predictions of all batches.
@@ -206,7 +207,7 @@ def _concatenate(values: tuple[Floats | None, ...]) -> Any:
     return torch.from_numpy(np.concatenate(arrays)) if arrays else None
 
 
-def _sample_outputs(model: nn.Module, state: Mapping[str, Any], inputs: object, task: Task) -> Floats:
+def _sample_outputs(model: nn.Module, state: State, inputs: object, task: Task) -> Floats:
     """Return the probabilities, values or rates of a model in a state, in evaluation mode."""
     import torch
 
@@ -216,7 +217,7 @@ def _sample_outputs(model: nn.Module, state: Mapping[str, Any], inputs: object, 
         return _decode_output(output, task)
 
 
-def _complete_state(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Tensor]:
+def _complete_state(model: nn.Module, state: State) -> dict[str, Tensor]:
     """Return a copy of every tensor of the model, with the sample's values; refuse a sample of another model.
 
     They are copies, so that a forward pass that changes buffers changes neither the model nor the sample.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard
 
 from heatbath._internal.checks import shown
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from heatbath.torch.optim.chains import Chains
 
+State: TypeAlias = Mapping[str, object]  # of a module by name: tensors, and what get_extra_state returned
 ROUNDING = 1e-12  # relative difference of two sums in double precision that were added up in different orders
 EXTRA_STATE = "_extra_state"  # torch's name for the result of get_extra_state, which can be anything
 
@@ -82,7 +83,7 @@ def single_module(model: nn.Module) -> nn.Module:
     return model.model if is_chains(model) else model
 
 
-def select_tensors(state: Mapping[str, Any]) -> dict[str, Tensor]:
+def select_tensors(state: State) -> dict[str, Tensor]:
     """Return parameters and buffers of a state by name, without extra state and without other objects."""
     from torch import Tensor
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from heatbath._internal.warnings import WorseThanSingleWarning, warn
@@ -52,7 +52,7 @@ class Report:
     difference: Measured
 
     @classmethod
-    def of_classes(cls, task: Task, y: NDArray[Any], averaged: Tensor, single: Tensor) -> Report:
+    def of_classes(cls, task: Task, y: ArrayLike, averaged: Tensor, single: Tensor) -> Report:
         """Return the report for a classification.
 
         Parameters
@@ -74,13 +74,14 @@ class Report:
         metrics.accuracy(probabilities[0], labels)  # refuses targets that are not indices of classes
 
         names = tuple(map(str, range(each_class(probabilities[0]).shape[1])))
-        forecasts = [Forecast(task, names, labels, p) for p in probabilities]
-        scores = [metrics.log_scores(forecast.mean, forecast.labels) for forecast in forecasts]
-        return cls._compare(*forecasts, scores[0] - scores[1])
+        together, alone = (Forecast(task, names, labels, p) for p in probabilities)
+        difference = metrics.log_scores(together.mean, together.labels)
+        difference = difference - metrics.log_scores(alone.mean, alone.labels)
+        return cls._compare(together, alone, difference)
 
     @classmethod
     def of_values(
-        cls, task: Task, y: NDArray[Any], values: Floats, single: Tensor, noise: NoiseVariances | None
+        cls, task: Task, y: ArrayLike, values: Floats, single: Tensor, noise: NoiseVariances | None
     ) -> Report:
         """Return the report for a regression or for counts.
 
@@ -98,7 +99,8 @@ class Report:
             Variances of the data; None for counts, and where the law of the data is not known.
         """
         networks = values.reshape(*values.shape[:2], -1)
-        targets = np.asarray(y, np.float64).reshape(len(y), -1)
+        targets = np.asarray(y, np.float64)
+        targets = targets.reshape(len(targets), -1)
         if targets.shape != networks.shape[1:]:
             raise ValueError(
                 "report: targets and outputs must have the same shape, got targets of shape "

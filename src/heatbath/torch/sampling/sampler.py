@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from heatbath._internal.arviz import for_arviz
@@ -657,7 +657,7 @@ class Sampler:
 
     # Predictions
 
-    def predict(self, x: Any) -> Prediction[Tensor]:
+    def predict(self, x: object) -> Prediction[Tensor]:
         """Average the predictions of all samples after the burn-in.
 
         Parameters
@@ -674,7 +674,7 @@ class Sampler:
         networks, noise = self._networks(diagnosis), self._mean_noise(diagnosis)
         return predict(self._single, networks, split_inputs(x), task=self.settings.task, noise=noise)
 
-    def report(self, x: Any, y: Any = None) -> Report:
+    def report(self, x: object, y: ArrayLike | Tensor | None = None) -> Report:
         """Compare the averaged prediction with the module as it was given, on examples not trained on.
 
         Parameters
@@ -692,17 +692,18 @@ class Sampler:
         WorseThanSingleWarning
             If the average is worse by more than chance.
         """
-        x, y = split_examples(x, y)
+        inputs, targets = split_examples(x, y)
         task, diagnosis = self.settings.task, self._diagnose()
-        single = predict(self._single, [self._single.state_dict()], x, task=task)
+        single = predict(self._single, [self._single.state_dict()], inputs, task=task)
         if TASKS[task].classes:
-            averaged = predict(self._single, self._networks(diagnosis), x, task=task)
-            return Report.of_classes(task, y, averaged.mean, single.mean)
+            averaged = predict(self._single, self._networks(diagnosis), inputs, task=task)
+            return Report.of_classes(task, targets, averaged.mean, single.mean)
 
-        values = outputs(self.chains, self._states(diagnosis.burn_in).values(), x, task=task)
+        values = outputs(self.chains, self._states(diagnosis.burn_in).values(), inputs, task=task)
         alive = diagnosis.alive & np.isfinite(values.reshape(len(values), -1)).all(axis=1)
         networks = values[alive].reshape(-1, *values.shape[2:])  # of all chains and samples
-        return Report.of_values(task, y, networks, single.mean, self._noise_variances(diagnosis, alive))
+        noise = self._noise_variances(diagnosis, alive)
+        return Report.of_values(task, targets, networks, single.mean, noise)
 
     def _noise_variances(self, diagnosis: Diagnosis, alive: NDArray[np.bool_]) -> NoiseVariances | None:
         """Return the variances of the data around sampled and single network; None without a regression.
@@ -718,7 +719,7 @@ class Sampler:
         variance = float(settings.noise) ** 2
         return NoiseVariances(np.array([variance]), variance)
 
-    def to_arviz(self, x: Any, parameters: bool = False) -> arviz.InferenceData | xr.DataTree:
+    def to_arviz(self, x: object, parameters: bool = False) -> arviz.InferenceData | xr.DataTree:
         """Return the samples after the burn-in for ArviZ, with their predictions for x.
 
         Parameters

@@ -36,6 +36,7 @@ LossName: TypeAlias = Literal[
     "cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "poisson_nll_loss"
 ]
 Prior: TypeAlias = float | Sequence[float] | Literal["fan_in"]
+Targets: TypeAlias = NDArray[Any]
 
 TASK_OF_LOSS: dict[str, Task] = {
     "cross_entropy": "classes",
@@ -325,7 +326,7 @@ def split_inputs(x: object) -> object:
     return list(torch.split(x, CHUNK_SIZE)) if isinstance(x, Tensor) and len(x) > CHUNK_SIZE else x
 
 
-def split_examples(x: Any, y: ArrayLike | Tensor | None) -> tuple[object, NDArray[Any]]:
+def split_examples(x: Any, y: ArrayLike | Tensor | None) -> tuple[object, Targets]:
     """Return inputs as `predict` takes them, and targets as an array.
 
     Parameters
@@ -343,7 +344,7 @@ def split_examples(x: Any, y: ArrayLike | Tensor | None) -> tuple[object, NDArra
     return split_inputs(x), targets
 
 
-def _split_loader(loader: object) -> tuple[list[object], NDArray[Any]]:
+def _split_loader(loader: object) -> tuple[list[object], Targets]:
     """Return the inputs of all batches of a loader, and all targets as an array."""
     if not is_loader(loader, repeatable=True):
         raise ValueError("report: targets are needed, as y or in the batches of a loader")
