@@ -88,7 +88,7 @@ def test_without_a_law_of_the_data_half_squared_errors_are_compared():
 
 
 def test_a_mixture_has_the_density_of_its_networks_and_the_single_network_its_own():
-    """Averaged: mean of N(0, s²) and N(2, s²) at 1, both with density φ(1/s)/s; single: φ(0)/8, the worse one."""
+    """Averaged: mean of N(0, s²) and N(2, s²) at 1, with density φ(1/s)/s; single: φ(0)/8, which is worse."""
     report = regression_report(NoiseVariances(np.array([0.25, 0.25]), 64.0))
     normaliser = 0.5 * np.log(2 * np.pi)
     averaged, single = normaliser + np.log(0.5) + 2.0, normaliser + np.log(8.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -196,7 +196,7 @@ def _predict_batch(
     return average.prediction()
 
 
-def _concatenate(values: tuple[Floats | None, ...]) -> Tensor | None:
+def _concatenate(values: tuple[Floats | None, ...]) -> Any:
     """Return the values of all batches as one tensor; None where batches have none.
 
     `values` is one field of the predictions of all batches.
