@@ -138,7 +138,7 @@ def _evaluate(
     for label, state in states.items():
         _check_state(model, label, state)
 
-    corners = {}
+    corners = {}  # tensors of all states, by the name of the parameter
     for name, p in model.named_parameters():
         wide = torch.promote_types(p.dtype, torch.float32)  # so that half precision is rounded once
         corners[name] = [state[name].detach().to(p.device, wide) for state in states.values()]
@@ -147,14 +147,31 @@ def _evaluate(
     with torch.no_grad():
         for point in weights.tolist():
             with _restored(model):
-                for name, p in model.named_parameters():
-                    terms = (weight * corner for weight, corner in zip(point, corners[name], strict=True))
-                    p.data, p.grad = reduce(add, terms).to(p.dtype), None
+                _mix_parameters(model, corners, point)
                 _set_buffers(model, states["state_a"])
                 losses.append(_as_number(loss_function(model)))
 
     shape = [len(axis) for axis in grid.values()]
     return xr.Dataset({"loss": (tuple(grid), np.reshape(losses, shape))}, grid)
+
+
+def _mix_parameters(
+    model: torch.nn.Module, corners: Mapping[str, list[torch.Tensor]], weights: list[float]
+) -> None:
+    """Set the parameters of a model to the sums of their corners with these weights; drop their gradients.
+
+    Parameters
+    ----------
+    model
+        The model, which is changed.
+    corners
+        Tensors of all states, by the name of the parameter.
+    weights
+        Weight of each state.
+    """
+    for name, p in model.named_parameters():
+        terms = (weight * corner for weight, corner in zip(weights, corners[name], strict=True))
+        p.data, p.grad = reduce(add, terms).to(p.dtype), None
 
 
 @contextmanager

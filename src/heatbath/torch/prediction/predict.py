@@ -238,7 +238,20 @@ def _complete_state(model: nn.Module, state: State) -> dict[str, Tensor]:
 
 
 def _check_names_and_shapes(expected: dict[str, Tensor], sampled: dict[str, Tensor]) -> None:
-    """Refuse tensors of a sample whose names or shapes are not those of the model's tensors, `expected`."""
+    """Refuse a sample of another model.
+
+    Parameters
+    ----------
+    expected
+        Parameters and buffers of the model, by name.
+    sampled
+        Those of the sample.
+
+    Raises
+    ------
+    ValueError
+        If names or shapes differ; the message has the first of them.
+    """
     missing = [name for name in expected if name not in sampled]
     unknown = [name for name in sampled if name not in expected]
     if missing or unknown:

@@ -335,7 +335,11 @@ class Samples:
     # The folder
 
     def _open(self, folder: Path) -> None:
-        """Create the folder, or continue with the samples in it if they are of this model and settings."""
+        """Create the folder, or continue with the samples in it.
+
+        Step, spacing and renewed statistics are then those of the samples. A folder of another model or with
+        other settings is refused.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         for part in folder.glob(f"sample*{PART}"):
             part.unlink(missing_ok=True)  # left behind by a program that was killed

@@ -598,7 +598,7 @@ class Sampler:
         return networks
 
     def _warn_of_problems(self) -> None:
-        """Warn if the chains have not converged, or are not at their temperature."""
+        """Warn if the chains have not converged, or are not at their temperature; with the remedies."""
         diagnosis = self._diagnose()
         if not diagnosis.has_converged:
             reason = _convergence_text(diagnosis.convergence) or "too few samples, or chains, to tell"
@@ -642,7 +642,7 @@ class Sampler:
         return "\n  ".join(["Sampler(", *lines]) + "\n)"
 
     def _diagnosis_lines(self) -> list[str]:
-        """Return the number of samples, their convergence and temperatures as lines of text."""
+        """Return lines of text: number and convergence of the samples, and the temperatures of each part."""
         diagnosis = self._diagnose()
         kept = sum(step > diagnosis.burn_in for step in self._trajectory.records)
         lines = [f"{self.settings.chains * kept} samples after {diagnosis.burn_in:,} steps"]
@@ -753,7 +753,7 @@ class Sampler:
         path
             The file; a sampler in it is replaced, and any other file is left alone with an error.
         """
-        trajectory = self._trajectory.pack()
+        tensors, course = self._trajectory.pack()
         content = {
             "settings": self.settings.to_plain(),
             "seconds": self.seconds,
@@ -762,9 +762,9 @@ class Sampler:
             "calls": self._calls + self._calls_to_repeat,
             "lost": sorted(self._diverged),
             "data": self._checksum,
-            "course": trajectory.plain,
+            "course": course,
         }
-        file.write(path, KIND, trajectory.tensors | self._single_tensors(), content)
+        file.write(path, KIND, tensors | self._single_tensors(), content)
 
     @classmethod
     def load(

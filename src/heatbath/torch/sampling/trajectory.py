@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -29,18 +29,14 @@ from heatbath.torch.sampling.batches import ChainBatches
 from heatbath.torch.sampling.records import SampleRecord
 from heatbath.torch.sampling.settings import SamplerSettings
 
+PlainValues: TypeAlias = dict[str, Any]  # what can be written as JSON
+Tree: TypeAlias = dict[str, Any]  # tensors in nested dicts
+
 TRIAL_TIME = 2.0  # length of the trial of a stepsize in units of 1/γ, the time in which momenta forget
 SETTLING_TIME = 1.25  # part of the trial before temperatures count, in the same units
 FEWEST_TRIAL_STEPS = 20  # of a trial, where 2/γ are fewer
 UNSTABLE_GROWTH = 2.0  # factor by which the temperature grows late in the trial where steps are unstable
 RECORD_KEYS = {"outputs": "said", "temperatures": "heat", "noise": "noise"}  # of a record, in files
-
-
-class PackedTrajectory(NamedTuple):
-    """A trajectory as tensors by name, and as values that can be written as JSON."""
-
-    tensors: dict[str, Tensor]
-    plain: dict[str, Any]
 
 
 class Trajectory:
@@ -208,8 +204,8 @@ class Trajectory:
 
     # Files
 
-    def pack(self) -> PackedTrajectory:
-        """Return chains, optimiser, samples and their records as tensors and plain values, for a file.
+    def pack(self) -> tuple[dict[str, Tensor], PlainValues]:
+        """Return chains, optimiser, samples and their records for a file: as tensors, and as plain values.
 
         Names of tensors are "chains/NAME", "momentum/INDEX" and the like for each parameter,
         "samples/STEP/NAME", and "notes/STEP/KEY" for a record.
@@ -234,10 +230,13 @@ class Trajectory:
             "groups": [dict(group) for group in state["param_groups"]],
             "steps": {index: parameter_state["step"] for index, parameter_state in state["state"].items()},
         }
-        return PackedTrajectory(tensors, plain)
+        return tensors, plain
 
-    def unpack(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-        """Continue from the tensors and plain values that `pack` returned; all attributes are replaced."""
+    def unpack(self, tensors: Mapping[str, Tensor], plain: PlainValues) -> None:
+        """Continue from the tensors and the plain values that `pack` returned.
+
+        Chains, optimiser, samples, records and the number of steps are replaced.
+        """
         tree = _nest(tensors)
         self.chains.load_state_dict(tree["chains"])
         states = {
@@ -255,7 +254,7 @@ class Trajectory:
             step: SampleRecord(**{name: notes[step][key].numpy() for name, key in RECORD_KEYS.items()})
             for step in sorted(notes)
         }
-        if self.records:  # of an earlier version they have fewer probes
+        if self.records:  # those of an earlier version have fewer probes
             first = next(iter(self.records.values()))
             self.probes = self._choose_probes(first.outputs.shape[1])
 
@@ -284,12 +283,12 @@ def merge_dropped(records: Mapping[int, SampleRecord], steps: Sequence[int]) -> 
     return merged
 
 
-def _nest(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def _nest(tensors: Mapping[str, Tensor]) -> Tree:
     """Return tensors in nested dicts by the parts of their names: kind/name, or kind/step/name.
 
     What follows the kind, or the step, is one name, although names of parameters may contain a slash.
     """
-    tree: dict[str, Any] = {}
+    tree: Tree = {}
     for name, value in tensors.items():
         *path, last = name.split("/", 2 if name.startswith(("samples/", "notes/")) else 1)
         level = tree

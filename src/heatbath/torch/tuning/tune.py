@@ -477,7 +477,15 @@ class ModuleTrainer:
         return trial if math.isfinite(trial.loss) else Trial(candidate, diverged=True)
 
     def _train_step(self, trained: Trained, x: Tensor, y: Tensor) -> float:
-        """Make one step of a model on a batch, and return its loss, infinite where it overflows."""
+        """Make one step of a model, and return its loss before the step; infinite where it overflows.
+
+        Parameters
+        ----------
+        trained
+            The model with its optimiser, which change.
+        x, y
+            Inputs and targets of a batch, on the device of the model.
+        """
 
         def closure() -> Tensor:
             """Compute gradients, and return the loss; an error of the loss names targets that don't fit."""
