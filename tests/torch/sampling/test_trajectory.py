@@ -137,7 +137,7 @@ def test_sums_of_infinite_terms_are_nan():
 
 
 def count_calls(steps):
-    """Return the Python calls inside heatbath of a run with so many steps."""
+    """Return the number of Python calls inside heatbath in a run of this many steps."""
     root, count = str(Path(heatbath.__file__).parent), 0
 
     def profile(frame, event, _):
@@ -154,7 +154,7 @@ def count_calls(steps):
 
 
 def test_steps_repeat_no_work():
-    """A step has 112 calls and the set-up 2,900; they had 437 and 16,500 when each step checked everything."""
+    """112 calls per step and 2,900 of set-up; there were 437 and 16,500 when each step checked everything."""
     count_calls(100)  # imports and compilation
     first, second = count_calls(100), count_calls(200)
     assert second - first < 125 * 100
