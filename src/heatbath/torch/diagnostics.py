@@ -64,9 +64,8 @@ def module_configurational(
 
     if not products:
         raise ValueError("there are no samples: take some after the burn-in")
-    sizes = _sizes(model)
     return {
-        layer: mean(np.sum([products[name] for name in names], axis=0) / sum(sizes[name] for name in names))
+        layer: mean(np.sum([products[name] for name in names], axis=0) / _count_elements(model, names))
         for layer, names in _names_by_layer(model).items()
     }
 
@@ -157,9 +156,8 @@ def module_gradient_noise(model: nn.Module, losses: Iterable[Callable[[], Tensor
         raise ValueError(f"a variance over mini-batches needs at least two, got {count}")
 
     sums = {name: float(square.sum()) for name, square in squares.items()}
-    sizes = _sizes(model)
     return {
-        layer: sum(sums[name] for name in names) / (count - 1) / sum(sizes[name] for name in names)
+        layer: sum(sums[name] for name in names) / (count - 1) / _count_elements(model, names)
         for layer, names in _names_by_layer(model).items()
     }
 
@@ -207,14 +205,15 @@ def _gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     return {name: torch.zeros_like(value) if slope is None else slope for (name, value), slope in pairs}
 
 
-def _sizes(model: nn.Module) -> dict[str, int]:
-    """Return the number of elements of each trained parameter, by name."""
-    return {name: value.numel() for name, value in model.named_parameters() if value.requires_grad}
+def _count_elements(model: nn.Module, names: list[str]) -> int:
+    """Return the number of elements of the parameters with these names."""
+    return sum(model.get_parameter(name).numel() for name in names)
 
 
 def _names_by_layer(model: nn.Module) -> dict[str, list[str]]:
     """Return the names of the trained parameters of each layer, and of all under "all"."""
     layers: dict[str, list[str]] = {}
-    for name in _sizes(model):
+    trained = [name for name, value in model.named_parameters() if value.requires_grad]
+    for name in trained:
         layers.setdefault(name.rpartition(".")[0] or name, []).append(name)
-    return layers | {"all": list(_sizes(model))}
+    return layers | {"all": trained}

@@ -398,10 +398,8 @@ class Stream:
 
         if new := set((~alive).nonzero().flatten().tolist()) - self._diverged:
             self._diverged |= new
-            numbers = ", ".join(map(str, sorted(new)))
-            warn(
-                f"chains {numbers} diverged by batch {self.batches}, and the others continue", DivergedWarning
-            )
+            names = ", ".join(map(str, sorted(new)))
+            warn(f"chains {names} diverged by batch {self.batches}, and the others continue", DivergedWarning)
         return float(losses[alive].mean())
 
     def _add_examples(self, x: Tensor, y: Tensor) -> float:

@@ -26,6 +26,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -64,7 +65,6 @@ from heatbath.torch.sampling.settings import (
     TASK_OF_LOSS,
     ArgumentChecks,
     LossName,
-    NamedLoss,
     Prior,
     SamplerSettings,
     data_checksum,
@@ -73,6 +73,7 @@ from heatbath.torch.sampling.settings import (
     find_model_problems,
     find_posterior_problems,
     inspect_data,
+    mean_loss,
     split_examples,
     split_inputs,
 )
@@ -210,7 +211,7 @@ class Sampler:
         checks.refuse("Sampler")
 
         checked_task: Task = TASK_OF_LOSS.get(name, task)  # type: ignore[assignment]
-        function = NamedLoss(checked_task) if isinstance(loss, str) else loss
+        function = partial(mean_loss, checked_task) if isinstance(loss, str) else loss
         single = deepcopy(model).eval()
         batches = ChainBatches(data, _batch_size(data, batch), chains, seed, model_device(model))
         properties = inspect_data(single, function, batches, checked_task, named=isinstance(loss, str))
@@ -628,12 +629,10 @@ class Sampler:
     def __repr__(self) -> str:
         """Return settings, number of steps, samples, convergence and temperatures as lines of text."""
         settings = self.settings
-        law = (
-            f"{settings.loss}, T = {settings.temperature:g}, prior {settings.prior}, {settings.n:,} examples"
-        )
+        law = f"{settings.loss}, T = {settings.temperature:g}, prior {settings.prior}"
         search = " (found by kinetic temperatures)" if settings.lr == "auto" else ""
         lines = [
-            f"{settings.chains} chains around {type(self._single).__name__}, {law}",
+            f"{settings.chains} chains around {type(self._single).__name__}, {law}, {settings.n:,} examples",
             f"{self.step:,} steps at lr = {self.lr:g}{search}, γ = {settings.gamma:g}, batches of "
             f"{settings.batch}, {self.seconds:.1f} s",
         ]
@@ -649,10 +648,8 @@ class Sampler:
         if diagnosis.convergence is not None:
             lines[0] += f", {_convergence_text(diagnosis.convergence)}"
         for part, pair in diagnosis.temperatures.items():
-            kinetic, configurational = pair.kinetic.value, pair.configurational.value
-            lines.append(
-                f"temperature of {part}: {kinetic:.3f}, configurational {configurational:.3f} (1 is right)"
-            )
+            ratios = f"{pair.kinetic.value:.3f}, configurational {pair.configurational.value:.3f}"
+            lines.append(f"temperature of {part}: {ratios} (1 is right)")
         return lines
 
     # Predictions
@@ -796,7 +793,9 @@ class Sampler:
         try:
             settings = SamplerSettings.from_plain(content["settings"])
             single = _copy_with_tensors(model, tensors)
-            function = NamedLoss(settings.task) if settings.loss in TASK_OF_LOSS else loss or _missing_loss
+            function = loss or _missing_loss
+            if settings.loss in TASK_OF_LOSS:
+                function = partial(mean_loss, settings.task)
             batches = None
             if data is not None:
                 if function is _missing_loss:

@@ -186,15 +186,8 @@ class SamplerSettings:
     @cached_property
     def posterior(self) -> LossPosterior:
         """Posterior that is sampled."""
-        return LossPosterior(
-            self.loss,  # type: ignore[arg-type]
-            self.n,
-            self.prior,
-            self.noise,
-            self.temperature,
-            self.targets,
-            variance=self.target_variance,
-        )
+        law = self.n, self.prior, self.noise, self.temperature, self.targets
+        return LossPosterior(self.loss, *law, variance=self.target_variance)  # type: ignore[arg-type]
 
     @cached_property
     def steps_per_draw(self) -> int:
@@ -213,15 +206,9 @@ class SamplerSettings:
         return cls(**{names.get(key, key): value for key, value in plain.items()})
 
 
-class NamedLoss:
-    """A loss of torch by its task, for outputs and targets in the shapes that the task has."""
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-
-    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean loss over all targets."""
-        return TASK_LOSSES[self.task](*align_shapes(self.task, outputs, targets))
+def mean_loss(task: Task, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return torch's loss for a task, the mean over all targets; shapes are as in `align_shapes`."""
+    return TASK_LOSSES[task](*align_shapes(task, outputs, targets))
 
 
 def align_shapes(task: Task, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -197,10 +197,8 @@ class Trajectory:
 
     def _part_sizes(self) -> list[int]:
         """Return how many parameters of all chains each part moves."""
-        return [
-            sum([p.numel() for p in group["params"] if p.requires_grad])
-            for group in self.optimizer.param_groups
-        ]
+        groups = self.optimizer.param_groups
+        return [sum([p.numel() for p in group["params"] if p.requires_grad]) for group in groups]
 
     # Files
 
@@ -212,23 +210,21 @@ class Trajectory:
         """
         state = self.optimizer.state_dict()
         tensors = {f"chains/{name}": value for name, value in self.chains.state_dict().items()}
-        for index, parameter_state in state["state"].items():
-            tensors |= {
-                f"{name}/{index}": parameter_state[name] for name in TENSORS if name in parameter_state
-            }
+        for index, values in state["state"].items():
+            tensors |= {f"{name}/{index}": values[name] for name in TENSORS if name in values}
 
         for step, sample in zip(self.samples.steps, self.samples, strict=True):
             tensors |= {f"samples/{step}/{name}": value for name, value in sample.items()}
             for name, key in RECORD_KEYS.items():
-                values = np.ascontiguousarray(getattr(self.records[step], name))
-                tensors[f"notes/{step}/{key}"] = torch.from_numpy(values)
+                array = np.ascontiguousarray(getattr(self.records[step], name))
+                tensors[f"notes/{step}/{key}"] = torch.from_numpy(array)
 
         plain = {
             "h": self.h,
             "step": self.step,
             "thin": self.samples.thin,
             "groups": [dict(group) for group in state["param_groups"]],
-            "steps": {index: parameter_state["step"] for index, parameter_state in state["state"].items()},
+            "steps": {index: values["step"] for index, values in state["state"].items()},
         }
         return tensors, plain
 

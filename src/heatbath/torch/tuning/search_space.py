@@ -140,16 +140,7 @@ def _make_family(method: object, arguments: object, model: nn.Module, seed: int)
         The candidates. An optimiser of heatbath also searches its usual ranges; temperatures among these
         are left out where a posterior in `arguments` sets them.
     """
-    make = _find_optimizer(method) if isinstance(method, str) else method
-    if make in PRESETS.values() or make in known_methods().values():
-        name = getattr(make, "__name__", "")
-        raise TypeError(f"heatbath.{name} is no optimiser: choose heatbath.torch.{name}, or {name!r}")
-    if not callable(make):
-        raise TypeError(
-            "a method to tune is an optimiser of heatbath.torch such as AdLaLa, its name, or a function that "
-            f"makes an optimiser of a model; got {shown(method)}"
-        )
-
+    make = _find_optimizer(method) if isinstance(method, str) else _checked_optimizer(method)
     name = getattr(make, "__name__", str(make))
     if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
         raise TypeError(f"{name}: a dict of keyword arguments is needed, got {shown(arguments)}")
@@ -169,6 +160,7 @@ def _make_family(method: object, arguments: object, model: nn.Module, seed: int)
     except ValueError:
         if "posterior" not in fixed or not any(key in usual for key in TEMPERATURES):
             raise
+    # The posterior sets the temperatures
     without_temperatures = {key: value for key, value in usual.items() if key not in TEMPERATURES}
     return _checked_family(maker.family(without_temperatures | ranges), model)
 
@@ -212,6 +204,19 @@ def _checked_family(family: Family, model: nn.Module) -> Family:
                 f"{family.name}: simulated tempering needs the loss of all data, and cannot be tuned here"
             )
     return family
+
+
+def _checked_optimizer(method: object) -> Make:
+    """Return a function that makes optimisers; refuse a method of the engine, and anything else."""
+    if method in PRESETS.values() or method in known_methods().values():
+        name = getattr(method, "__name__", "")
+        raise TypeError(f"heatbath.{name} is no optimiser: choose heatbath.torch.{name}, or {name!r}")
+    if not callable(method):
+        raise TypeError(
+            "a method to tune is an optimiser of heatbath.torch such as AdLaLa, its name, or a function that "
+            f"makes an optimiser of a model; got {shown(method)}"
+        )
+    return method
 
 
 def _find_optimizer(name: str) -> Make:

@@ -253,15 +253,13 @@ def _search(trainer: ModuleTrainer, searched: list[Family], counts: list[int]) -
     counts
         Number of candidates of each method in each round.
     """
-    halving = SuccessiveHalving(trainer, searched, trainer.steps, trainer.by)
-    finished = True
+    by, finished = trainer.by, True
+    halving = SuccessiveHalving(trainer, searched, trainer.steps, by)
     try:
         for number, count in enumerate(counts):
             candidates: list[Candidate] = []
             for family in searched:
-                candidates += propose_candidates(
-                    number, counts, family, halving.trials, trainer.by, trainer.seed
-                )
+                candidates += propose_candidates(number, counts, family, halving.trials, by, trainer.seed)
             halving.run_round(candidates, count)
         halving.run_finalists(1, RUNGS)
     except KeyboardInterrupt:
@@ -269,9 +267,9 @@ def _search(trainer: ModuleTrainer, searched: list[Family], counts: list[int]) -
         _end_early(trainer, halving)
 
     trials = list(halving.trials.values())
-    best = Trials(halving.families, trials, trainer.by, finished=finished).best
+    best = Trials(halving.families, trials, by, finished=finished).best
     trained = {name: trainer.finished[trial.candidate.family].trained for name, trial in best.items()}
-    result = TunedModels(halving.families, trials, trainer.by, trained, finished=finished)
+    result = TunedModels(halving.families, trials, by, trained, finished=finished)
     check_outcome(result, trainer.steps, "lr")
     return result
 
