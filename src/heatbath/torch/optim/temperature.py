@@ -81,9 +81,8 @@ class Observations:
         size = 0
         for unit in units:
             size += unit.size
-            for theta, gradient in zip(unit.theta, unit.gradients, strict=True):
-                if unit.chain_count > 1:
-                    theta, gradient = theta[unit.chain], gradient[unit.chain]
+            tensors = unit.unstacked()
+            for theta, gradient in zip(tensors.theta, tensors.gradients, strict=True):
                 flat = theta.flatten()
                 virial = scale * torch.dot(flat, gradient.to(theta).flatten()).double()
                 terms.append(virial + decay * torch.dot(flat, flat).double() if decay else virial)
