@@ -54,12 +54,7 @@ def canonical(value: Any, add: Callable[[bytes], None]) -> None:
     elif isinstance(value, np.integer | np.bool_):
         add(repr(value.item()).encode())
     elif isinstance(value, np.ndarray):
-        add(f"{value.shape}".encode())
-        if value.dtype == object:
-            for item in value.ravel():
-                canonical(item, add)
-        else:
-            add(np.ascontiguousarray(value).tobytes())
+        add_array(value, add)
     elif isinstance(value, dict):
         for key in sorted(value, key=str):
             add(str(key).encode())
@@ -70,15 +65,30 @@ def canonical(value: Any, add: Callable[[bytes], None]) -> None:
     elif hasattr(value, "data_vars"):  # an xarray data set
         for name in sorted(map(str, value.data_vars)):
             add(name.encode())
-            canonical(np.asarray(value[name].values), add)
-    elif hasattr(value, "detach"):  # a tensor
-        canonical(value.detach().cpu().numpy(), add)
-    elif hasattr(value, "to_numpy"):
-        canonical(np.asarray(value.to_numpy()), add)
-    elif hasattr(value, "values") and not callable(value.values):
-        canonical(np.asarray(value.values), add)
+            add_array(np.asarray(value[name].values), add)
     else:
-        raise TypeError(f"no rule for {type(value)}: name the numbers in the case")
+        add_array(as_array(value), add)
+
+
+def add_array(array: np.ndarray, add: Callable[[bytes], None]) -> None:
+    """Feed the shape and the numbers of an array to `add`."""
+    add(f"{array.shape}".encode())
+    if array.dtype == object:
+        for item in array.ravel():
+            canonical(item, add)
+    else:
+        add(np.ascontiguousarray(array).tobytes())
+
+
+def as_array(value: Any) -> np.ndarray:
+    """Return the numbers of a tensor, or of a pandas or xarray object, as an array."""
+    if hasattr(value, "detach"):  # a tensor
+        return value.detach().cpu().numpy()
+    if hasattr(value, "to_numpy"):
+        return np.asarray(value.to_numpy())
+    if hasattr(value, "values") and not callable(value.values):
+        return np.asarray(value.values)
+    raise TypeError(f"no rule for {type(value)}: name the numbers in the case")
 
 
 def digest(value: Any) -> str:

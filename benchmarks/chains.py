@@ -36,7 +36,7 @@ class Transformer(nn.Module):
         self.head = nn.Linear(32, CLASSES)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The logits."""
+        """Return the logits."""
         logits: Tensor = self.head(self.layer(self.embedding(tokens)).mean(dim=1))
         return logits
 
@@ -54,7 +54,7 @@ def models() -> dict[str, tuple[nn.Module, Tensor]]:
 
 
 def together(model: nn.Module, x: Tensor, y: Tensor, count: int) -> Callable[[], None]:
-    """A step of all chains at once."""
+    """Return a step of all chains at once."""
     chains = ht.Chains(model, count, "same")
     optimizer = ht.Langevin(chains, 1e-3, 1.0, 1e-6)
 
@@ -67,7 +67,7 @@ def together(model: nn.Module, x: Tensor, y: Tensor, count: int) -> Callable[[],
 
 
 def apart(model: nn.Module, x: Tensor, y: Tensor, count: int) -> Callable[[], None]:
-    """A step of as many modules, one after the other."""
+    """Return a step of as many modules, one after the other."""
     copies = [deepcopy(model) for _ in range(count)]
     optimizers = [ht.Langevin(copy, 1e-3, 1.0, 1e-6, chain=k) for k, copy in enumerate(copies)]
 
@@ -81,7 +81,7 @@ def apart(model: nn.Module, x: Tensor, y: Tensor, count: int) -> Callable[[], No
 
 
 def steps_alone(model: nn.Module, x: Tensor, y: Tensor, count: int) -> dict[str, Callable[[], None]]:
-    """Steps of optimisers on the stacked parameters, with gradients that stay."""
+    """Return steps of optimisers on the stacked parameters, whose gradients stay the same."""
     makers: dict[str, Callable[[ht.Chains], torch.optim.Optimizer]] = {
         "Adam, fused": lambda chains: torch.optim.Adam(chains.parameters(), fused=True),
         "Langevin": lambda chains: ht.Langevin(chains, 1e-3, 1.0, 1e-6),

@@ -104,7 +104,7 @@ OURS, BASE = "ours", "base rate"
 
 
 def tuned(model: Any, grid: dict[str, list[Any]], seed: int) -> GridSearchCV:
-    """Searches the grid when it is fitted."""
+    """Return an estimator that searches the grid when it is fitted."""
     folds = StratifiedKFold(3, shuffle=True, random_state=seed)
     return GridSearchCV(model, grid, scoring="neg_log_loss", cv=folds)
 
@@ -150,7 +150,7 @@ Results = dict[str, dict[int, list[float]]]
 
 
 def with_error(values: np.ndarray) -> str:
-    """A mean ± its standard error."""
+    """Return a mean ± its standard error."""
     error = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.2g}" if len(values) > 1 else ""
     return f"{values.mean():.4g}{error}"
 

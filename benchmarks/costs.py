@@ -60,7 +60,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def train(steps: int = 20_000, chains: int = 1, **options: object) -> None:
-    """A run whose time is taken."""
+    """Return a call to time: one run."""
     hb.train(PROBLEM, hb.MLP((100,)), hb.AdLaLa(), steps, 20, chains, **{"record": 1, **options})
 
 
@@ -68,7 +68,7 @@ SIGMAS, TAUS = [0.0, 1e-3, 1e-2, 4e-2], [1e-5, 1e-4, 1e-3]
 
 
 def sweep() -> None:
-    """A grid of 12 points with 10 repeats."""
+    """Return a call to time: a grid of 12 points with 10 repeats."""
     grid = hb.AdLaLa(sigma=SIGMAS, tau=TAUS)
     hb.sweep(PROBLEM, hb.MLP((100,)), grid, 2_000, 20, chains=10, record=10)
 
@@ -91,7 +91,7 @@ def medians(runs: dict[str, Callable[[], None]], repeats: int = 7) -> dict[str, 
 
 
 def calls() -> None:
-    """What calls of `hb.train` cost."""
+    """Measure what calls of `hb.train` cost."""
     for chains in (1, 32):  # compiled apart
         train(10, chains)
     took = medians(

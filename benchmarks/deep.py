@@ -49,7 +49,7 @@ Result = dict[str, Any]
 
 
 def networks() -> Any:
-    """The networks and data of the tests."""
+    """Return the networks and data of the tests."""
     if str(HERE.parent) not in sys.path:
         sys.path.append(str(HERE.parent))
     from tests.torch import deep
@@ -116,7 +116,7 @@ def sampled(make: Make, model: nn.Module, x: Tensor, y: Tensor) -> ht.Samples:
 
 
 def residual(make: Make, seed: int) -> dict[str, list[float]]:
-    """The residual network, in the four ways of the columns."""
+    """Train the residual network in the four ways of the columns."""
     (x, y), (x_test, y_test) = pictures()
     torch.manual_seed(seed)
     model = networks().ResNet()
@@ -136,7 +136,7 @@ def residual(make: Make, seed: int) -> dict[str, list[float]]:
 
 
 def language(make: Make, seed: int, jumps: tuple[int, int] = (1, 2)) -> float:
-    """The language model: its loss on new text."""
+    """Train the language model; return its loss on new text."""
     deep = networks()
     model, data, new = deep.gpt2(seed), deep.text(512, 0, jumps), deep.text(256, 1, jumps)
     optimizer = make(model)
@@ -151,7 +151,7 @@ def language(make: Make, seed: int, jumps: tuple[int, int] = (1, 2)) -> float:
 
 
 def digits_of_eight() -> tuple[Tensor, Tensor]:
-    """The 8x8 digits of scikit-learn, in an order of ours."""
+    """Return the 8x8 digits of scikit-learn, shuffled with a fixed seed."""
     from sklearn.datasets import load_digits
 
     X, labels = load_digits(return_X_y=True)
@@ -194,7 +194,7 @@ def elsewhere(make: Make, seed: int) -> dict[str, float]:
 
 
 def small_digits(make: Make, seed: int) -> float:
-    """The convolutional network on 8x8 digits: its accuracy."""
+    """Train the convolutional network on 8x8 digits; return its accuracy."""
     x, y = digits_of_eight()
     torch.manual_seed(seed)
     model = nn.Sequential(
@@ -221,7 +221,7 @@ PARTS: dict[str, tuple[dict[str, Make], Callable[[Make, int], Any]]] = {
 
 
 def spread(values: list[float]) -> str:
-    """A mean ± the standard deviation."""
+    """Return a mean ± the standard deviation."""
     deviation = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
     return f"{np.mean(values):.3f}{deviation}"
 
@@ -238,7 +238,7 @@ def residual_table(known: Result) -> str:
 
 
 def one_number(known: Result, part: str, what: str) -> str:
-    """A number of each, from the least to the largest of the runs."""
+    """Return the range of a number over the runs."""
     lines = [f"| | runs | {what} | least to largest |", "| --- | --- | --- | --- |"]
     for name, runs in known[part].items():
         values = list(runs.values())

@@ -54,7 +54,7 @@ def classifier(name: str, seed: int) -> Any:
 
 
 def predictive(name: str, seed: int, X: np.ndarray, y: np.ndarray, X_test: np.ndarray) -> Mixture:
-    """The law of new data at X_test, of networks that were fitted to standardised features and targets."""
+    """Return the predictive distribution at X_test of networks fitted to standardised data."""
     from bde import BdeRegressor
 
     features, shift, scale = StandardScaler().fit(X), y.mean(), y.std()

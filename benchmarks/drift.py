@@ -85,7 +85,7 @@ def until_told(rise: float, seed: int) -> int:
 
 
 def measure(name: str) -> list[int]:
-    """The run lengths of a series, or the delays of a rise."""
+    """Return the run lengths of a series, or the delays until a rise is noticed."""
     if name in SERIES:
         return [until_alarm(SERIES[name], seed) for seed in range(RUNS)]
     return [until_told(float(name.removeprefix("rise ")), seed) for seed in range(RISEN)]

@@ -57,8 +57,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Network:
-    """A network, its batch, how many steps of all its chains together a repeat makes, and targets for ratios:
-    the engine before, and JAX with its cheap draw, both for many chains; PyTorch, for one."""
+    """A network to measure, and what to compare with.
+
+    A repeat makes `steps` steps of all chains together. Targets are ratios to the engine before and to JAX
+    with its cheap draw, both for many chains, and to PyTorch for one.
+    """
 
     sizes: tuple[int, ...]
     batch: int
@@ -108,7 +111,7 @@ def timed(work: Callable[[int], object], clock: str) -> Run:
 
 
 def torch_loop(sizes: tuple[int, ...], batch: int, X: Array, y: Array) -> Callable[[int], None]:
-    """A plain PyTorch loop with AdLaLa in tensor operations."""
+    """Return a plain PyTorch loop with AdLaLa in tensor operations."""
     import torch
 
     hidden, last = torch.nn.Linear(*sizes[:2]), torch.nn.Linear(*sizes[1:])
@@ -150,7 +153,7 @@ def torch_loop(sizes: tuple[int, ...], batch: int, X: Array, y: Array) -> Callab
 
 
 def posteriors_loop(sizes: tuple[int, ...], batch: int, X: Array, y: Array) -> Callable[[int], None]:
-    """posteriors' baoa."""
+    """Return posteriors' baoa."""
     import posteriors
     import torch
 
@@ -178,7 +181,7 @@ def posteriors_loop(sizes: tuple[int, ...], batch: int, X: Array, y: Array) -> C
 def jax_scan(
     sizes: tuple[int, ...], batch: int, X: Array, y: Array, chains: int, replace: bool = False
 ) -> Callable[[int], None]:
-    """A jitted scan in JAX, vmapped for several chains."""
+    """Return a jitted scan in JAX, vmapped for several chains."""
     import jax
     import jax.numpy as jnp
 
@@ -288,7 +291,7 @@ def counts(sizes: tuple[int, ...], batch: int) -> tuple[int, int, int]:
 
 
 def rows(network: Network, ours: Engine, before: Engine | None, clock: str) -> dict[str, Row]:
-    """What is measured, by name; "engine" without more is what the others are compared with."""
+    """Return what is measured, by name; "engine" is what the others are compared with."""
     X, y = random_data(network.sizes)
     known = network.sizes, network.batch, X, y
     small = network.sizes[0] < 100
@@ -328,7 +331,7 @@ def measure(table: dict[str, Row], repeats: int) -> dict[str, list[float]]:
 
 
 def spread(values: list[float], digits: int) -> str:
-    """The median, the lowest and the highest."""
+    """Return the median, the lowest and the highest value as text."""
     low, middle, high = (f"{f(values):.{digits}f}" for f in (min, statistics.median, max))
     return f"{middle:>8} ({low} to {high})"
 

@@ -39,7 +39,7 @@ RESULTS = Path(__file__).parent / "results" / "executors.json"
 
 
 def sweep(chains: int, steps: int = STEPS, **options: Any) -> float:
-    """The seconds of a sweep."""
+    """Return the seconds that a sweep takes."""
     problem = hb.datasets.spirals(turns=4)
     methods = hb.AdLaLa(h=0.25, tau=[1e-6, 1e-5, 1e-4, 1e-3])
     begin = time.perf_counter()
@@ -81,18 +81,18 @@ ENGINES: dict[str, Callable[[], Any]] = {"processes": processes, "dask": dask, "
 
 
 def installed() -> list[str]:
-    """The engines that are there."""
+    """Return the names of the installed engines."""
     modules = {"processes": "concurrent", "dask": "distributed", "ray": "ray"}
     return [name for name in ENGINES if importlib.util.find_spec(modules[name])]
 
 
 def block(size: float) -> bytes:
-    """What a worker returns that has nothing to compute: MB that cannot be made smaller."""
+    """Return some MB of random bytes, which cannot be compressed."""
     return os.urandom(int(size * 1e6))
 
 
 def filed(size: float, folder: Path) -> Path:
-    """The same in a file, as processes on this computer return it."""
+    """Write such bytes to a file, as processes on this computer return them."""
     return _write_new_file(folder, block(size))
 
 
@@ -125,7 +125,7 @@ def moving(engine: str, executor: Any, size: float, folder: Path) -> float:
 
 
 def table(known: dict[str, Any]) -> str:
-    """What executors leave of the bare speed, and what moving a block costs."""
+    """Measure how much of the bare speed executors keep, and what moving a block costs."""
     engines = known["engines"]
     sizes = list(next(iter(engines.values()))["moving_ms"])
     head = [

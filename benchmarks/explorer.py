@@ -71,7 +71,7 @@ window.WebSocket = class extends Plain {
 
 @contextmanager
 def served() -> Iterator[tuple[str, int]]:
-    """The address and the process of a server."""
+    """Start a server; yield its address and its process."""
     command = [sys.executable, "-c", "from heatbath.cli import main; main(['explore', '--no-browser'])"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -138,7 +138,7 @@ class Bare(Page):
         time.sleep(seconds)
 
     def look(self) -> None:
-        """What it has counted is here already."""
+        """Do nothing: the counts are here already."""
 
     def close(self) -> None:
         """Close the page."""
@@ -261,7 +261,7 @@ class Browser:
 
 
 def bare_speed(seconds: float) -> NDArray[np.float64]:
-    """Steps a second of A and B, each in a thread, without any server."""
+    """Return the steps per second of A and B, each in a thread, without any server."""
     problem, network = hb.datasets.spirals(turns=4), hb.MLP((100,))
     lives = [hb.LiveRun(problem, network, method, 20, 4) for method in (ADLALA, ADAM)]
     for live in lives:
@@ -330,7 +330,7 @@ def growth(page: Any, process: int, minutes: float, slices: int = 20) -> dict[st
 
 
 def _renderers() -> Iterator[int]:
-    """The processes that show pages of a browser of ours."""
+    """Yield the processes of our browser that render pages."""
     parents, shows = {}, []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -350,7 +350,7 @@ def _renderers() -> Iterator[int]:
 
 @contextmanager
 def opener(chromium: bool) -> Iterator[Callable[[str], Any]]:
-    """What opens a page."""
+    """Yield a function that opens a page."""
     if not chromium:
         yield Bare
         return
@@ -384,7 +384,7 @@ def measured(
 
 
 def table(known: dict[str, Any]) -> str:
-    """What the explorer was measured to do."""
+    """Print and store what the explorer was measured to do."""
     titles = {"chromium": "Chromium", "client": "a bare client"}
     head = ["pages", "frames/s", "share of the bare engine's speed", "control answered, ms", "shown, ms"]
     rows = [

@@ -75,7 +75,7 @@ class Piece(NamedTuple):
 
 
 def sweep(**options: Any) -> hb.Run:
-    """The sweep, by whom it may be."""
+    """Run the sweep, with the given executor."""
     problem = hb.datasets.spirals(n_train=200, n_test=50)
     methods = hb.AdLaLa(tau=TAUS)
     return hb.sweep(problem, hb.MLP((20,)), methods, STEPS, 20, CHAINS, record=5, samples=3, **options)
@@ -108,7 +108,7 @@ def note_stored(log: str, path: Path) -> None:
 
 @contextmanager
 def workers_of(engine: str, address: str) -> Iterator[Any]:
-    """What a driver gives for `executor`."""
+    """Yield what a driver gives for `executor`."""
     if engine == "dask":
         from distributed import Client
 
@@ -126,7 +126,7 @@ def workers_of(engine: str, address: str) -> Iterator[Any]:
 
 
 def drive(engine: str, address: str, log: str, path: str, text: str, environment: dict[str, str]) -> None:
-    """The driver: call the sweep once, with blocks that are short and noted; what it says is in `text`.
+    """Call the sweep once as a driver, with short blocks that are noted; its output goes to `text`.
 
     `environment` is that of the cluster, in which Ray has left the token that lets others in.
     """
@@ -173,7 +173,7 @@ class Trial:
         return driver
 
     def pieces(self, kind: str) -> list[Piece]:
-        """What was begun, made or stored; a block that was noted by two drivers counts once."""
+        """Return the blocks that were begun, made or stored; one noted by two drivers counts once."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         pieces = [Piece(*map(int, line.split()[1:])) for line in lines if line.startswith(f"{kind} ")]
         return list({piece[:4]: piece for piece in pieces}.values()) if kind == "stored" else pieces
@@ -213,11 +213,11 @@ class Trial:
             raise RuntimeError(f"the driver ended with {driver.exitcode}: {self.tail()}")
 
     def tail(self) -> str:
-        """What the driver said at last."""
+        """Return the end of the driver's output."""
         return self.text.read_text(errors="replace")[-2000:] if self.text.exists() else ""
 
     def made_again(self) -> list[Piece]:
-        """The blocks that were begun after their steps had been stored."""
+        """Return the blocks that were begun after their steps had been stored."""
         stored = self.pieces("stored")
         return [
             one
@@ -242,8 +242,7 @@ class Trial:
 
 @contextmanager
 def cluster(engine: str) -> Iterator[tuple[str, Callable[[int], list[int]]]]:
-    """Where drivers find workers, and what says which processes these are (those of a driver, if they are
-    its own)."""
+    """Start workers; yield their address, and a function that lists their processes, given the driver's."""
     if engine == "dask":
         from distributed import LocalCluster
 
@@ -266,8 +265,10 @@ def cluster(engine: str) -> Iterator[tuple[str, Callable[[int], list[int]]]]:
 
 
 def _called(parent: psutil.Process, name: str) -> list[int]:
-    """The processes below one whose title begins so, and which compute: without an agent Ray gives up the
-    whole node, and here there is only one."""
+    """Return the computing processes below a process whose title begins with a name.
+
+    Ray's agents are left alone: without one it gives up the whole node, and here there is only one.
+    """
     found = []
     for child in parent.children(recursive=True):
         try:

@@ -65,7 +65,7 @@ def few_rows(problem: Problem) -> tuple[Tensor, Tensor]:
 
 
 def called(problem: Problem, chains: int, options: dict[str, Any]) -> tuple[ht.LearningCoefficient, bool]:
-    """What `llc` says, and whether `CoarseStepsWarning` was among its warnings."""
+    """Return the result of `llc`, and whether it gave a `CoarseStepsWarning`."""
     data = few_rows(problem)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

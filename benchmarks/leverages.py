@@ -22,7 +22,7 @@ NEW = 300
 
 
 def measured(rows: int, columns: int, kind: str, number: int) -> tuple[float, float, float]:
-    """The mean leverage, and the shares that intervals hold: by the formula, and of the law."""
+    """Return the mean leverage, and the coverage of intervals by the formula and by the posterior's law."""
     rng = np.random.default_rng(number)
     X = rng.normal(size=(rows + NEW, columns))
     told = X[:, :3].sum(axis=1) if kind == "a line" else np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]

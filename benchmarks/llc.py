@@ -57,12 +57,12 @@ class Problem(NamedTuple):
 
 
 def loss_of(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The mean of -log likelihood, but for a constant."""
+    """Return the mean of -log likelihood, up to a constant."""
     return 0.5 * (outputs - targets).square().sum(-1).mean()
 
 
 def linear(batch: int, g: float = 0.0) -> Problem:
-    """The linear regression."""
+    """Return the linear regression."""
     generator = torch.Generator().manual_seed(0)
     x, noise = (torch.randn(1000, k, dtype=torch.float64, generator=generator) for k in (20, 1))
     x *= torch.linspace(0.5, 1.5, 20, dtype=torch.float64)
@@ -74,13 +74,13 @@ def linear(batch: int, g: float = 0.0) -> Problem:
 
 
 def reference() -> float:
-    """The coefficient of the regression of reduced rank by the exact sampler, NaN where it was not run."""
+    """Return the coefficient of the reduced-rank regression by the exact sampler, NaN if not run."""
     path = RESULTS / "reduced_rank.json"
     return float(json.loads(path.read_text())["value"][0]) if path.exists() else math.nan
 
 
 def reduced_rank() -> Problem:
-    """The regression of reduced rank, at the least squares of rank 3."""
+    """Return the reduced-rank regression, at its least squares solution of rank 3."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((500, 5))
     truth = np.outer(rng.standard_normal(5), rng.standard_normal(4))
@@ -184,7 +184,7 @@ def _covers(run: Result, exact: float) -> bool:
 
 
 def cell(runs: list[Result], exact: float) -> str:
-    """A mean ± its error, and what the intervals and warnings came to."""
+    """Return a mean ± its error, with the coverage of the intervals and the number of warnings."""
     values = np.array([run["value"] for run in runs])
     error = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.2f}" if len(values) > 1 else ""
     counts = f"{len(runs)} runs"

@@ -26,7 +26,7 @@ def note(name: str, found: dict[str, Any]) -> None:
 
 
 def told(known: dict[str, Any]) -> str:
-    """A line for the page."""
+    """Return a line about the machine, for the page."""
     machine = known["machine"]
     busy = f", on a machine that was busy otherwise (load {machine['load']:g})" if machine["busy"] else ""
     return f"Medians of interleaved repeats, {machine['cores']} cores{busy}."

@@ -56,7 +56,7 @@ RESULTS = Path(__file__).parent / "results" / "million.json"
 
 
 def plan_of(chains: int, steps: int, samples: int | None = None, hidden: tuple[int, ...] = (100,)) -> Plan:
-    """The sweep; with another network, if one is given."""
+    """Return the plan of the sweep, with another network if one is given."""
     problem = hb.datasets.spirals(turns=4)
     methods = hb.AdLaLa(h=0.25, tau=[1e-6, 1e-5, 1e-4, 1e-3])
     return make_plan(
@@ -65,8 +65,7 @@ def plan_of(chains: int, steps: int, samples: int | None = None, hidden: tuple[i
 
 
 def images(chains: int, steps: int) -> Plan:
-    """As many inputs and classes as handwritten digits have, with data that are drawn: what they are takes
-    no time."""
+    """Return a plan with as many inputs and classes as handwritten digits have, on random data."""
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((200, 784)), rng.integers(0, 10, 200)
     problem = hb.datasets.from_arrays(x, y, task="classes")
@@ -94,8 +93,10 @@ def speed(make: Callable[[int, int], Plan], steps: int, chains: int = 64) -> flo
 
 
 class Absent(Executor):
-    """Workers that are not there. What they are asked for comes at once, one block for each look of the
-    driver, and says that it has taken as long as a real one would."""
+    """Workers that only pretend to compute.
+
+    A block is there at once, one for each look of the driver, and says that it took as long as a real one.
+    """
 
     def __init__(self, shared: SharedPlan, workers: int, seconds: float) -> None:
         self._max_workers, self._seconds = workers, seconds  # of a chain
@@ -110,7 +111,7 @@ class Absent(Executor):
         return compute(Task(self._shared.digest, (), 0, chains, SHORT), self._shared.content)
 
     def submit(self, function: Any, /, task: Task, *others: Any) -> Future[Finished]:  # type: ignore[override]
-        """A block of as many chains, under the name of the one that is asked for."""
+        """Return a block of as many chains, under the name of the one that is asked for."""
         self.asked += len(pickle.dumps(task))
         block = self.made(task.stop - task.first)
         seconds = self._seconds * (task.stop - task.first)
@@ -122,7 +123,7 @@ class Absent(Executor):
         return future
 
     def looked(self, _: hb.Progress) -> None:
-        """The driver has taken what there was: the next block may come."""
+        """Let the next block come, since the driver has taken the last one."""
         self._turns.release()
 
     def _serve(self) -> None:
@@ -137,18 +138,18 @@ _read_about = about_block
 
 
 def _about(path: Path) -> About:
-    """What a block says of itself, with the name of its file: those of `Absent` are copies of a few."""
+    """Return the description of a block with the name of its file: blocks of `Absent` are copies."""
     first, stop, begin, end = map(int, re.findall(r"\d+", path.name))
     return _read_about(path)._replace(first=first, stop=stop, begin=begin, end=end)
 
 
 def _check_content(about: About, content: bytes) -> None:
-    """What the driver does with the file of a block, which here is a copy of another's."""
+    """Read the content of a block as the driver does; here it is a copy of another's."""
     read_arrays(content, [], about.name)
 
 
 def driver(chains: int, workers: int, seconds: float, join: bool) -> dict[str, float]:
-    """What the driver takes for a sweep whose chains take so many seconds each, in one thread of a core."""
+    """Measure the driver of a sweep whose chains take some seconds each, in one thread of a core."""
     plan = plan_of(chains, SHORT)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "blocks"
@@ -195,7 +196,7 @@ def bytes_of(samples: int | None) -> tuple[float, float]:
 
 
 def measure(chains: list[int], workers: int) -> dict[str, Any]:
-    """The costs."""
+    """Measure the costs."""
     speeds = {}
     for name, (make, steps) in SPEEDS.items():
         speeds[name] = speed(make, steps)
@@ -218,7 +219,7 @@ def measure(chains: list[int], workers: int) -> dict[str, Any]:
 
 
 def simulated(chains: int, cores: int, steps: int, costs: dict[str, Any], kind: str) -> dict[str, float]:
-    """The sweep, event by event; blocks are as large as `executors.Sizes` has them."""
+    """Simulate the sweep, event by event, with the block sizes of the scheduler."""
     size, taking, each = costs[kind], costs["drivers"][-1]["driver_wall"], steps / costs["speed"]
     fit = max(SECONDS, 2 * cores * taking) / each
     left, free, busy, taken = chains, 0.0, 0.0, 0
@@ -247,7 +248,7 @@ def simulated(chains: int, cores: int, steps: int, costs: dict[str, Any], kind: 
 
 
 def on_paper(chains: int, cores: int, steps: int, costs: dict[str, Any], kind: str) -> dict[str, Any]:
-    """What the sweep needs, and which part of what there is that is: what is above 1 breaks."""
+    """Return what the sweep needs as shares of what there is; a share above 1 breaks."""
     own, size = costs["drivers"][-1], costs[kind]
     joined = next(about for about in reversed(costs["drivers"]) if "join" in about)
     seconds = chains * steps / costs["speed"] / cores
@@ -287,7 +288,7 @@ def speeds_table(known: dict[str, Any]) -> str:
 
 
 def sweeps_table(known: dict[str, Any]) -> str:
-    """What a sweep of a million chains needs."""
+    """Print what a sweep of a million chains needs."""
     sweeps = known["sweeps"]
     titles = {"state": "records", "samples": "records and 20 samples"}
 

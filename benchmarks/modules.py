@@ -62,8 +62,10 @@ Parts = dict[str, tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Task:
-    """Examples for training, validation and the test, a network for them, and the steps of a run; `floor` is
-    the log loss of the true probabilities on the test examples."""
+    """Examples for training, validation and the test, a network for them, and the steps of a run.
+
+    `floor` is the log loss of the true probabilities on the test examples.
+    """
 
     examples: Parts
     network: Callable[[], nn.Module]
@@ -152,7 +154,7 @@ def _parted(X: Tensor, y: Tensor, training: int) -> Parts:
 
 @cache
 def task_of(name: str) -> Task:
-    """A task by name."""
+    """Return a task by name."""
     return TASKS[name]()
 
 
@@ -160,7 +162,7 @@ TASKS: dict[str, Callable[[], Task]] = {"images": images, "table": table, "text"
 
 
 def with_cosine(steps: int) -> Make:
-    """torch's SGD with momentum, whose stepsize falls to 0 along half a cosine."""
+    """Return a maker of SGD with momentum, whose stepsize falls to 0 along half a cosine."""
 
     def sgd(model: nn.Module, lr: float, mu: float) -> torch.optim.Optimizer:
         return ht.Momentum(model, lr=hb.schedules.Cyclical(lr / (1 - mu), 0.0, steps), mu=mu, kind=2)
@@ -169,7 +171,7 @@ def with_cosine(steps: int) -> Make:
 
 
 def methods(steps: int) -> dict[str, tuple[Make, dict[str, Any], int]]:
-    """The optimiser, what is searched of it, and the steps of a run, or of each of several."""
+    """Return for each method its optimiser, the ranges to search, and the steps of a run."""
     return {
         "AdLaLa": (ht.AdLaLa, {}, steps),
         "Adam": (ht.Adam, {}, steps),
@@ -193,7 +195,7 @@ def batches(task: Task, steps: int, seed: int) -> Iterator[tuple[Tensor, Tensor]
 def trained(
     task: Task, make: Make, arguments: dict[str, float], steps: int, seed: int
 ) -> tuple[nn.Module, ht.Samples]:
-    """A model after so many steps, and samples of the second half."""
+    """Train a model; return it with samples of the second half."""
     torch.manual_seed(seed)
     model = task.network()
     optimizer = make(model, **arguments)
@@ -214,7 +216,7 @@ def judged(task: Task, model: nn.Module, states: Any) -> list[float]:
 
 
 def sampled(task: Task, model: nn.Module, gradients: int, temperature: float, seed: int) -> ht.Sampler:
-    """A sampler around a model that has made so many gradients at most, those of trials included."""
+    """Sample around a model until a number of gradients is spent, those of trials included."""
     sampler = ht.Sampler(
         model, "cross_entropy", task.examples["training"], batch=BATCH, temperature=temperature, seed=seed
     )
@@ -229,7 +231,7 @@ def sampled(task: Task, model: nn.Module, gradients: int, temperature: float, se
 def measure(
     task: Task, name: str, arguments: dict[str, float], steps: int, seed: int
 ) -> dict[str, list[float]]:
-    """The rows of the table that a method has, for one seed."""
+    """Return the rows of a method in the table, for one seed."""
     if name in SAMPLED:
         adam = {key: value for key, value in arguments.items() if key != "temperature"}
         model, _ = trained(task, ht.Adam, adam, steps // 2, seed)
@@ -252,7 +254,7 @@ def measure(
 
 
 def found(task: Task, name: str, known: dict[str, Any]) -> dict[str, Any]:
-    """What is found for a method on validation data, and how long it takes."""
+    """Tune a method on validation data; return what was found and the seconds."""
     begin = time.process_time()
     data, validation = task.examples["training"], task.examples["validation"]
     if name in SAMPLED:
@@ -284,13 +286,13 @@ def found(task: Task, name: str, known: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_error(values: np.ndarray, digits: int) -> str:
-    """A mean ± its standard error."""
+    """Return a mean ± its standard error."""
     error = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.{digits}f}" if len(values) > 1 else ""
     return f"{values.mean():.{digits}f}{error}"
 
 
 def rows_of(name: str, known: dict[str, Any]) -> str:
-    """The table of a task, of all that is in the results."""
+    """Return the table of a task from the results."""
     floor = known.get("floor")
     below = "" if floor is None else f" (floor {floor:.4f})"
     lines = [
@@ -310,7 +312,7 @@ def rows_of(name: str, known: dict[str, Any]) -> str:
 
 
 def table(known: dict[str, Any]) -> str:
-    """The tables of all tasks."""
+    """Return the tables of all tasks."""
     return "\n\n".join(rows_of(name, own) for name, own in known.items())
 
 

@@ -61,12 +61,12 @@ def ours(params: list[Tensor], method: Method, fused: bool | None = None) -> Par
 
 
 def for_model(make: Make) -> MakeForModel:
-    """An optimiser of all parameters of a model."""
+    """Return an optimiser of all parameters of a model."""
     return lambda model: make(list(model.parameters()))
 
 
 def stepper(make: Make, size: int) -> Callable[[], None]:
-    """Steps of an optimiser on one tensor."""
+    """Return steps of an optimiser on one tensor."""
     parameter = torch.nn.Parameter(torch.randn(size))
     parameter.grad = torch.randn(size)
     optimizer = make([parameter])
@@ -84,7 +84,7 @@ def sum_of_products(size: int) -> Callable[[], None]:
 
 
 def posteriors_stepper(size: int) -> Callable[[], None]:
-    """Steps of posteriors' baoa on one tensor."""
+    """Return steps of posteriors' baoa on one tensor."""
     with warnings.catch_warnings():  # about a library that it uses
         warnings.simplefilter("ignore")
         import posteriors
@@ -101,7 +101,7 @@ def posteriors_stepper(size: int) -> Callable[[], None]:
 
 
 def dense(widths: tuple[int, ...]) -> torch.nn.Sequential:
-    """A network of dense layers."""
+    """Return a network of dense layers."""
     layers = [
         layer for pair in itertools.pairwise(widths) for layer in (torch.nn.Linear(*pair), torch.nn.ReLU())
     ]
@@ -111,7 +111,7 @@ def dense(widths: tuple[int, ...]) -> torch.nn.Sequential:
 def trainer(
     make: MakeForModel, widths: tuple[int, ...], batch: int
 ) -> tuple[Callable[[], None], Callable[[], None]]:
-    """The two halves of a training step of a network: the gradient, and the optimiser's step."""
+    """Return the two halves of a training step of a network: the gradient, and the optimiser's step."""
     model = dense(widths)
     optimizer = make(model)
 
@@ -125,7 +125,7 @@ def trainer(
 
 
 def together(gradient: Callable[[], None], step: Callable[[], None]) -> Callable[[], None]:
-    """The two halves of a training step, one after the other."""
+    """Return the two halves of a training step, one after the other."""
 
     def both() -> None:
         gradient()
@@ -155,7 +155,7 @@ SIZES = {
 def scheduled(
     make: MakeForModel, widths: tuple[int, ...], schedule: Callable[[Optimizer], LRScheduler] | None
 ) -> Callable[[], None]:
-    """A step on a network, and one of the scheduler, if there is one."""
+    """Return a step on a network, with one of the scheduler if there is one."""
     model = dense(widths)
     optimizer = make(model)
     model(torch.randn(8, widths[0])).square().mean().backward()
@@ -202,7 +202,7 @@ def show(title: str, took: dict[str, float]) -> None:
 
 
 def show_large(repeats: int = 15) -> None:
-    """Steps that alternate with those of fused Adam, with ratios to these, and what the memory allows."""
+    """Measure steps that alternate with those of fused Adam, their ratios, and what the memory allows."""
     makes = OPTIMISERS | WITHOUT_NOISE
     adam = stepper(makes.pop("Adam, fused"), LARGE)
     steps = {name: stepper(make, LARGE) for name, make in makes.items()}
@@ -222,7 +222,7 @@ def show_large(repeats: int = 15) -> None:
 
 
 def show_training(repeats: int = 15) -> None:
-    """The step and the whole training step of a network of 20 million parameters."""
+    """Measure the step and the whole training step of a network of 20 million parameters."""
     halves = {name: trainer(for_model(OPTIMISERS[name]), WIDE, 16) for name in MOVED}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in halves}
     for _ in range(repeats + 2):
@@ -234,7 +234,7 @@ def show_training(repeats: int = 15) -> None:
 
 
 def show_schedulers(repeats: int) -> None:
-    """Steps with torch's schedulers, written and printed."""
+    """Measure steps with torch's schedulers, and print them."""
     before = machine.now()
     known: dict[str, Any] = {"machine": before, "schedulers": {}}
     for size, widths in SIZES.items():

@@ -54,7 +54,7 @@ def sharded_langevin(model: nn.Module) -> Optimizer:
 
 
 def network() -> nn.Module:
-    """The model, the same in every process."""
+    """Return the model, the same in every process."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
@@ -62,7 +62,7 @@ def network() -> nn.Module:
 
 
 def stepper(make: Make, shard: bool) -> Optimizer:
-    """An optimiser whose parameters have gradients."""
+    """Return an optimiser whose parameters have gradients."""
     model = network()
     if shard:
         fully_shard(model, mesh=init_device_mesh("cpu", (WORLD,)))

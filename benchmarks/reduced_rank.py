@@ -64,7 +64,7 @@ def rank_three() -> tuple[Potential, Array, float]:
 
 
 def known() -> tuple[Potential, Array, float, float]:
-    """The same of a linear regression with 20 parameters, and its exact coefficient."""
+    """Return the same for a linear regression with 20 parameters, and its exact coefficient."""
     problem = linear(1000, 100.0)
     x = problem.data[0].double().numpy()
     curvature = problem.nbeta * x.T @ x / len(x)
@@ -113,7 +113,7 @@ def sampled(
 
 
 def rounded(estimate: Estimate) -> list[float]:
-    """A value and its error."""
+    """Return a value and its error as text."""
     return [round(estimate.value, 4), round(estimate.error, 4)]
 
 

@@ -64,7 +64,7 @@ def kernels(rounds: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def worst_bias(count_flips: Callable[..., Any], bit: int) -> float:
-    """The largest deviation of a flipped output bit from a fair coin, in standard errors."""
+    """Return the largest deviation of a flipped output bit from a fair coin, in standard errors."""
     flip = np.zeros(4, dtype=np.uint32)
     flip[bit // 32] = 1 << bit % 32
     counts = np.zeros((4, 32), dtype=np.int64)

@@ -54,14 +54,16 @@ def read(chains: int, folder: str) -> None:
 
 
 def most_memory() -> float:
-    """The most gigabytes that this process had in memory. (`getrusage` would tell those of its parent, where
-    they were more when this process was started.)"""
+    """Return the peak memory of this process in gigabytes.
+
+    `getrusage` would return that of its parent if it was larger when this process started.
+    """
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e9
 
 
 def apart(task: str, chains: int, folder: str | None) -> dict[str, Any]:
-    """What a task takes in a process of its own: seconds and gigabytes, or its error."""
+    """Run a task in a process of its own; return its seconds and gigabytes, or its error."""
     begin = time.perf_counter()
     command = [sys.executable, __file__, "--task", task, "--chains", str(chains), "--folder", folder or ""]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -78,7 +80,7 @@ def _shown(result: dict[str, Any]) -> str:
 
 
 def table(known: dict[str, Any]) -> str:
-    """The memory of runs in a folder, and of the same in memory."""
+    """Measure the memory of runs in a folder, and of the same runs in memory."""
 
     def memory(about: dict[str, Any]) -> str:
         if "error" in about:

@@ -57,7 +57,7 @@ Learner = Callable[[Iterator[Batch]], list[float]]
 
 
 def batches(kind: str, seed: int) -> Iterator[Batch]:
-    """The stream."""
+    """Return the stream."""
     rng = np.random.default_rng(seed)
     for first in range(0, TOTAL, BATCH):
         X = rng.standard_normal((BATCH, INPUTS))
@@ -71,7 +71,7 @@ def batches(kind: str, seed: int) -> Iterator[Batch]:
 
 
 def log_loss(p: Array, y: Array) -> float:
-    """The mean of -log of the probability of the class."""
+    """Return the mean of -log of the probability of the class."""
     return float(-np.log(np.maximum(np.where(y > 0.5, p, 1 - p), TINY)).mean())
 
 
@@ -82,7 +82,7 @@ def network(seed: int) -> nn.Module:
 
 
 def stream(seed: int, sampled: bool, averaged: bool, fresh: bool = False, forget: bool = True) -> Learner:
-    """A torch model in a `Stream`, with LaLa or with Adam."""
+    """Return the losses of a torch model in a `Stream`, with LaLa or with Adam."""
     model = network(seed)
     optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=0.04)
     if sampled:
@@ -111,7 +111,7 @@ def stream(seed: int, sampled: bool, averaged: bool, fresh: bool = False, forget
 
 
 def scikit_learn(model: MLPClassifier | SGDClassifier | hb.ThermodynamicClassifier, calls: int) -> Learner:
-    """An estimator with partial_fit, in calls of so many examples; at first it knows nothing."""
+    """Return the losses of an estimator with partial_fit, which starts without data."""
 
     def learn(source: Iterator[Batch]) -> list[float]:
         losses, waiting, begun = [], [], False

@@ -79,7 +79,7 @@ def _missing(rng: np.random.Generator, column: pd.Series, chance: Any) -> pd.Ser
 
 
 def _drawn(rng: np.random.Generator, names: list[str], shares: np.ndarray) -> np.ndarray:
-    """A class for every row of probabilities."""
+    """Return a class for every row of probabilities."""
     return np.array(names)[(rng.random((len(shares), 1)) > shares.cumsum(axis=1)).sum(axis=1)]
 
 
@@ -151,7 +151,7 @@ def sensors(rng: np.random.Generator) -> Drawn:
 
 
 def patients(rng: np.random.Generator) -> Drawn:
-    """An outcome with an interaction; a test that is made of those who seem ill."""
+    """Return a table whose outcome has an interaction, and a test made only of those who seem ill."""
     n = 800
     age = rng.integers(20, 90, n)
     sex = rng.choice(["f", "m"], n)
@@ -230,7 +230,7 @@ def peers(frame: pd.DataFrame, classes: bool, seed: int) -> dict[str, Any]:
 
 
 def usable(train: pd.DataFrame, test: pd.DataFrame, boosting: bool) -> list[pd.DataFrame]:
-    """What scikit-learn's models take: identifiers left out, dates as parts, categories as such."""
+    """Return columns for scikit-learn's models: no identifiers, dates as parts, categories as such."""
     made = []
     for frame in (train, test):
         frame = frame.drop(columns=[name for name in ("customer", "id") if name in frame])
@@ -249,7 +249,7 @@ def usable(train: pd.DataFrame, test: pd.DataFrame, boosting: bool) -> list[pd.D
 
 
 def told(arguments: list[str]) -> str:
-    """What a command prints."""
+    """Run a command; return what it prints."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         try:
@@ -261,7 +261,7 @@ def told(arguments: list[str]) -> str:
 
 
 def ours(train: pd.DataFrame, test: pd.DataFrame, target: str, seed: int) -> tuple[pd.DataFrame, float]:
-    """What `predict` writes of the test rows, and the seconds of `train`."""
+    """Return the predictions that `predict` writes for the test rows, and the seconds of `train`."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         train.to_csv(place / "train.csv", index=False)
@@ -352,7 +352,7 @@ def genes(rng: np.random.Generator) -> Drawn:
 
 
 def million(rng: np.random.Generator) -> Drawn:
-    """A million rows of 10 columns."""
+    """Write a million rows of 10 columns."""
     n = 1_000_000
     X, where, hour = (
         rng.normal(size=(n, 8)).round(3),
@@ -383,8 +383,7 @@ main(sys.argv[2:])
 
 
 def alone(arguments: list[str]) -> dict[str, float]:
-    """What a command costs in a process of its own: seconds, those of the processors, and GB at its peak, as
-    the process itself sees it (on Linux)."""
+    """Run a command in a process of its own; return its seconds, CPU seconds and peak GB (on Linux)."""
     with tempfile.TemporaryDirectory() as folder:
         peak = Path(folder) / "peak"
         begin = time.perf_counter()
@@ -451,7 +450,7 @@ def large(results: Path) -> None:
 
 
 def mean(values: list[float]) -> str:
-    """The mean over splits ± its standard error."""
+    """Return the mean over splits ± its standard error."""
     if len(values) < 2:
         return f"{values[0]:.4g}"
     error = np.std(values, ddof=1) / math.sqrt(len(values))
@@ -466,7 +465,7 @@ def is_no_worse(rows: list[dict[str, dict[str, float]]], other: str) -> bool:
 
 
 def page(results: dict[str, Any], splits: int) -> str:
-    """The table, as Markdown."""
+    """Return the table as Markdown."""
     counts = dict.fromkeys(("boosting", "linear", CONSTANT), 0)
     body = []
     for name in results:

@@ -19,6 +19,7 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def fresh(problem: Any, partitions: dict[str, Any], steps: int, batch: int) -> d
 def measure(
     problem: Any, methods: Any, steps: int, batch: int, seed: int, candidates: int, by: Any = "accuracy"
 ) -> dict[str, Any]:
-    """A search, and fresh runs of what it found."""
+    """Run a search, and fresh runs with what it found."""
     begin = time.perf_counter()
     tuned = hb.tune(problem, hb.MLP((UNITS,)), methods, steps, batch, candidates=candidates, by=by, seed=seed)
     searched = time.perf_counter() - begin
@@ -70,7 +71,7 @@ def measure(
 
 
 def table(X: Any, y: Any) -> Any:
-    """A third of the rows for the test."""
+    """Split a data set, with a third of the rows for the test."""
     order = np.random.default_rng(0).permutation(len(X))
     train, test = order[len(X) // 3 :], order[: len(X) // 3]
     return hb.datasets.from_arrays(X[train], y[train], X[test], y[test], standardise=True)
@@ -90,7 +91,7 @@ def problems() -> dict[str, tuple[Any, int, int]]:
 
 
 def heat(batch: int) -> list[float]:
-    """The kinetic temperature over τ of two methods, at the end of runs on mini-batches."""
+    """Return the kinetic temperature over τ of two methods, at the end of runs on mini-batches."""
     tau, chains = 1e-4, 8
     methods = {
         "Langevin": hb.Partition(hb.Langevin(1.0, tau), 0.2),
@@ -102,64 +103,86 @@ def heat(batch: int) -> list[float]:
     return [float(part.mean()) / tau for part in late.reshape(2, chains, -1)]
 
 
-def main() -> None:
-    """Measure what is not known yet, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", nargs="*", default=["spirals", "tables", "noise", "regret"])
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    given = parser.parse_args()
-    known = json.loads(given.results.read_text()) if given.results.exists() else {}
+Measured = Callable[..., dict[str, Any]]  # (key, *arguments of `measure`): measured once, then read
 
-    def once(key: str, *arguments: Any) -> dict[str, Any]:
+
+def main() -> None:
+    """Measure what has no results yet, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", nargs="*", default=list(TABLES))
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    known = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
+
+    def once(key: str, *options: Any) -> dict[str, Any]:
         if key not in known:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", hb.DivergedWarning)
-                known[key] = measure(*arguments)
-            atomic_write.write(given.results, json.dumps(known, indent=1))
+                known[key] = measure(*options)
+            atomic_write.write(arguments.results, json.dumps(known, indent=1))
         return known[key]
 
-    if "spirals" in given.what:
-        print("| problem | " + " | ".join(METHODS) + " | seconds, AdLaLa alone |")
-        print("| --- |" + " --- |" * (len(METHODS) + 1))
-        hard = {f"spirals {i}": (hb.datasets.spirals(turns=4, seed=i), 50_000, 20, i) for i in range(1, 5)}
-        hard["trigonometric, a = 10"] = (hb.datasets.trigonometric(a=10, seed=5), 100_000, 50, 5)
-        for name, (problem, steps, batch, seed) in hard.items():
-            cells = []
-            for method in METHODS:
-                found = once(f"{name}/{method}", problem, method, steps, batch, seed, CANDIDATES)
-                values = found["methods"].get(method)
-                single = student(np.array(values["single"])).percent()
-                cells.append(f"{single}; {values['averaged']:.1%}")
-            seconds = known[f"{name}/AdLaLa"]["seconds"]
-            print(f"| {name} | {' | '.join(cells)} | {seconds:.0f} |", flush=True)
-    if "tables" in given.what:
-        print("| problem: log loss; accuracy | " + " | ".join(METHODS) + " |")
-        print("| --- |" + " --- |" * len(METHODS))
-        for name in ("table, 15 % flipped labels", "digits"):
-            cells = []
-            for method in METHODS:
-                arguments = (*problems()[name], 7, CANDIDATES // 2, "loss")
-                found = once(f"tables/{name}/{method}", arguments[0], method, *arguments[1:])
-                values = found["methods"][method]
-                cells.append(f"{values['log_loss']:.3f}; {values['averaged']:.1%}")
-            print(f"| {name} | {' | '.join(cells)} |", flush=True)
-    if "noise" in given.what:
-        print("| batch of 500 | Langevin | Adaptive Langevin |\n| --- | --- | --- |")
-        for batch in (5, 20, 100, 500):
-            ratios = heat(batch)
-            print(f"| {batch} | {ratios[0]:.2f} | {ratios[1]:.2f} |", flush=True)
-    if "regret" in given.what:
-        print("| problem | default | ten times | regret, points | seconds |\n| --- | --- | --- | --- | --- |")
-        for name, (problem, steps, batch) in problems().items():
-            pair = [
-                once(f"regret/{name}/{factor}", problem, "AdLaLa", steps, batch, 6, factor * CANDIDATES)
-                for factor in (1, 10)
-            ]
-            values = [100 * found["methods"]["AdLaLa"]["averaged"] for found in pair]
-            seconds = ", ".join(f"{found['searched']:.0f}" for found in pair)
-            cells = f"{values[0]:.1f} | {values[1]:.1f} | {values[1] - values[0]:.1f} | {seconds}"
-            print(f"| {name} | {cells} |", flush=True)
+    for name in arguments.what:
+        TABLES[name](once)
 
+
+def print_row(*cells: object) -> None:
+    """Print a row of a Markdown table at once."""
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def print_spirals(once: Measured) -> None:
+    """Print the accuracies of each method on the hard problems in the plane."""
+    print_row("problem", *METHODS, "seconds, AdLaLa alone")
+    print_row(*["---"] * (len(METHODS) + 2))
+    hard = {f"spirals {i}": (hb.datasets.spirals(turns=4, seed=i), 50_000, 20, i) for i in range(1, 5)}
+    hard["trigonometric, a = 10"] = (hb.datasets.trigonometric(a=10, seed=5), 100_000, 50, 5)
+    for name, (problem, steps, batch, seed) in hard.items():
+        found = {
+            method: once(f"{name}/{method}", problem, method, steps, batch, seed, CANDIDATES)
+            for method in METHODS
+        }
+        values = [found[method]["methods"].get(method) for method in METHODS]
+        cells = [f"{student(np.array(v['single'])).percent()}; {v['averaged']:.1%}" for v in values]
+        print_row(name, *cells, f"{found['AdLaLa']['seconds']:.0f}")
+
+
+def print_tables(once: Measured) -> None:
+    """Print the log loss and accuracy of each method on two classifications."""
+    print_row("problem: log loss; accuracy", *METHODS)
+    print_row(*["---"] * (len(METHODS) + 1))
+    for name in ("table, 15 % flipped labels", "digits"):
+        cells = []
+        for method in METHODS:
+            problem, *options = (*problems()[name], 7, CANDIDATES // 2, "loss")
+            values = once(f"tables/{name}/{method}", problem, method, *options)["methods"][method]
+            cells.append(f"{values['log_loss']:.3f}; {values['averaged']:.1%}")
+        print_row(name, *cells)
+
+
+def print_noise(_: Measured) -> None:
+    """Print the temperatures of Langevin and Adaptive Langevin at several batch sizes."""
+    print_row("batch of 500", "Langevin", "Adaptive Langevin")
+    print_row("---", "---", "---")
+    for batch in (5, 20, 100, 500):
+        print_row(batch, *(f"{ratio:.2f}" for ratio in heat(batch)))
+
+
+def print_regret(once: Measured) -> None:
+    """Print what ten times as many candidates would gain."""
+    print_row("problem", "default", "ten times", "regret, points", "seconds")
+    print_row(*["---"] * 5)
+    for name, (problem, steps, batch) in problems().items():
+        pair = [
+            once(f"regret/{name}/{factor}", problem, "AdLaLa", steps, batch, 6, factor * CANDIDATES)
+            for factor in (1, 10)
+        ]
+        default, tenfold = (100 * found["methods"]["AdLaLa"]["averaged"] for found in pair)
+        seconds = ", ".join(f"{found['searched']:.0f}" for found in pair)
+        print_row(name, f"{default:.1f}", f"{tenfold:.1f}", f"{tenfold - default:.1f}", seconds)
+
+
+TABLES = {"spirals": print_spirals, "tables": print_tables, "noise": print_noise, "regret": print_regret}
 
 if __name__ == "__main__":
     main()

@@ -121,7 +121,7 @@ def measure_ensemble(model: str, folder: Path, number: int) -> list[float]:
 
 
 def ensemble_cell(values: list[list[float]]) -> str:
-    """What a deep ensemble has in the table, if anything."""
+    """Return the cell of a deep ensemble in the table, if it was measured."""
     if not values:
         return ""
     rmse, likelihood, seconds = np.mean(values, axis=0)
@@ -129,13 +129,13 @@ def ensemble_cell(values: list[list[float]]) -> str:
 
 
 def coverage_cell(shares: np.ndarray) -> str:
-    """The mean coverage; null (NaN) in splits that were measured before intervals were calibrated."""
+    """Return the mean coverage over the splits measured with calibrated intervals."""
     known = shares[~np.isnan(shares)]
     return f"{known.mean():.1%}" + ("" if len(known) == len(shares) else f" (of {len(known)} splits)")
 
 
 def row(name: str, values: np.ndarray, ensembles: list[list[list[float]]]) -> str:
-    """A line of the table, of the results of the splits."""
+    """Return a line of the table from the results of the splits."""
     known = SETS[name]
     error = values.std(axis=0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.full(7, np.nan)
     mean = dict(zip(COLUMNS, values.mean(axis=0), strict=True))

@@ -34,7 +34,7 @@ class Version:
     cache: Path | None = None
 
     def environment(self) -> dict[str, str]:
-        """The variables of its processes."""
+        """Return the environment variables of its processes."""
         changed = dict(os.environ)
         if self.source:
             changed["PYTHONPATH"] = str(self.source)
@@ -43,7 +43,7 @@ class Version:
         return changed
 
     def run(self, code: str) -> str:
-        """What a new process prints."""
+        """Run code in a new process; return what it prints."""
         command = [sys.executable, "-P", "-W", "ignore", "-c", code]
         return subprocess.run(
             command, check=True, env=self.environment(), text=True, stdout=subprocess.PIPE
@@ -52,7 +52,7 @@ class Version:
 
 @contextlib.contextmanager
 def earlier() -> Iterator[Version | None]:
-    """The version of COMMIT in a temporary folder, or None."""
+    """Yield the version of COMMIT in a temporary folder, or None."""
     archive = ["git", "-C", str(HERE.parent), "archive", COMMIT, "src"]
     try:
         tar = subprocess.run(archive, check=True, capture_output=True).stdout
@@ -79,7 +79,7 @@ class Engine:
         )
 
     def seconds(self, case: Case) -> list[float]:
-        """The time of each of its calls."""
+        """Return the time of each call."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(json.dumps(dataclasses.asdict(case)) + "\n")

@@ -60,7 +60,7 @@ def random_data(sizes: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def tables(problem: Any, kind: Any) -> tuple[Any, ...]:
-    """The training data as the engine takes them."""
+    """Return the training data as the engine takes them."""
     try:
         from heatbath.engine.batches import tabulate
     except ImportError:
@@ -69,7 +69,7 @@ def tables(problem: Any, kind: Any) -> tuple[Any, ...]:
 
 
 def seconds(case: Case) -> list[float]:
-    """The time of each call of `advance`; making the chains is not counted."""
+    """Return the time of each call of `advance`; making the chains is not counted."""
     X, y = random_data(case.sizes)
     problem = (
         hb.datasets.spirals(turns=4)

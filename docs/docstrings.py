@@ -14,6 +14,6 @@ class Doctests(griffe.Extension):
     """Puts each doctest into a block of code."""
 
     def on_instance(self, *, obj: griffe.Object, **others: Any) -> None:
-        """Called for everything that has been read."""
+        """Wrap the doctests of one object's docstring."""
         if obj.docstring:
             obj.docstring.value = DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)

@@ -1,4 +1,6 @@
-"""Make the pictures of the explorer in docs/pictures, and its film: python docs/explorer.py
+"""Make the pictures of the explorer in docs/pictures, and its film.
+
+Run it with `python docs/explorer.py`.
 
 Needs the extras `explorer` and `dev`, and a Chromium. The film follows the second scene of the tour, and has
 the heat button of A held down for a while.
@@ -43,7 +45,7 @@ def reach(page: Any, steps: int) -> None:
 
 
 def opened(browser: Any, url: str, scheme: str, size: dict[str, int], scene: int, scale: float = 1.5) -> Any:
-    """A page that plays a scene."""
+    """Open a page that plays a scene."""
     context = browser.new_context(viewport=size, color_scheme=scheme, device_scale_factor=scale)
     page = context.new_page()
     page.goto(url)
@@ -57,7 +59,7 @@ def opened(browser: Any, url: str, scheme: str, size: dict[str, int], scene: int
 
 
 def picture(page: Any, name: str) -> None:
-    """The page as a PNG, when what is renewed four times a second is that of the map."""
+    """Save the page as a PNG, once its numbers, renewed four times a second, are those of the map."""
     page.mouse.move(2, 2)
     page.wait_for_timeout(1500)
     Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(PICTURES / name, optimize=True)

@@ -23,7 +23,7 @@ MARKED = re.compile(r"(<!-- benchmarks/(\w+)\.py(?:: (\w+))? -->\n).*?(?=<!-- en
 
 
 def made(name: str, part: str | None = None) -> str:
-    """A table of a benchmark, or how to have it where there are no results."""
+    """Return the table of a benchmark, or how to make it if there are no results."""
     path = BENCHMARKS / "results" / f"{name}.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if not known or (part and part not in known):
@@ -35,7 +35,7 @@ def made(name: str, part: str | None = None) -> str:
 
 
 def _loaded(name: str) -> ModuleType:
-    """A benchmark, from its file: scripts beside this one may have its name."""
+    """Import a benchmark from its file: scripts beside this one may have its name."""
     spec = importlib.util.spec_from_file_location(f"benchmarks.{name}", BENCHMARKS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -45,7 +45,7 @@ def _loaded(name: str) -> ModuleType:
 
 
 def measured(page: Path) -> str:
-    """A page with its tables as they are made now."""
+    """Return a page with its tables as they are made now."""
     text = page.read_text(encoding="utf-8")
     return MARKED.sub(lambda mark: f"{mark[1]}\n{made(mark[2], mark[3])}\n\n", text)
 

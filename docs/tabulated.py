@@ -57,15 +57,14 @@ def _table(title: str, rows: list[str], *more: str) -> str:
 
 
 def _row(parameter: Any) -> str:
-    """An option, or an argument, and what it means."""
+    """Return the row of an option or argument, and what it means."""
     names = [f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("-")]
     text = (parameter.help or "").replace("|", "\\|")
     return f"| {', '.join(names) or f'`{parameter.metavar or parameter.name.upper()}`'} | {text} |"
 
 
 def parameters() -> str:
-    """What the docstrings of both estimators say of their parameters, and their defaults; one that is said in
-    the words on another is in its row."""
+    """Return the rows of the estimators' parameters, from their docstrings, with defaults."""
     rows: dict[str, str] = {}
     for kind in (hb.ThermodynamicRegressor, hb.ThermodynamicClassifier):
         entries = re.findall(r"^    - (`.*?)(?=^    - |^$)", kind.__doc__ or "", re.MULTILINE | re.DOTALL)
@@ -88,7 +87,7 @@ PAGES = {"command-line.md": options, "scikit-learn.md": parameters}
 
 
 def tabulated(page: str) -> str:
-    """A page with its table as it is made now."""
+    """Return a page with its table as it is made now."""
     text = (DOCS / page).read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}\n{PAGES[page]()}\n{END}{rest.split(END)[1]}"

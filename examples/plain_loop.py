@@ -9,7 +9,7 @@ from heatbath.torch import AdLaLa
 
 
 def train(make: str, steps: int, seed: int = 0) -> float:
-    """The test accuracy, in percent, after training with "Adam" or "AdLaLa"."""
+    """Train with "Adam" or "AdLaLa"; return the test accuracy in percent."""
     problem = hb.datasets.spirals(turns=4)
     x, y = (torch.as_tensor(a[0], dtype=torch.float32) for a in (problem.X_train, problem.Y_train))
     x_test, y_test = (torch.as_tensor(a[0], dtype=torch.float32) for a in (problem.X_test, problem.Y_test))

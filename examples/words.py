@@ -24,12 +24,12 @@ Kick = Callable[[Array, int], Array]
 
 
 def quiet(theta: Array, batch: int) -> Array:
-    """The gradient of the loss."""
+    """Return the gradient of the loss."""
     return K * theta
 
 
 def noisy(theta: Array, batch: int) -> Array:
-    """The same with noise, as a mini-batch would have."""
+    """Return the gradient with noise, as a mini-batch would have."""
     fresh = hb.noise.normals(1, hb.noise.BATCH, 0, np.arange(SHAPE[0]), batch, 0, SHAPE[1])
     return K * theta + GRADIENT_NOISE * fresh
 
@@ -57,7 +57,7 @@ def exact(method: hb.Langevin | hb.AdaptiveLangevin, h: float = H, gradient_nois
 
 
 def method_of(word: str) -> hb.Langevin | hb.AdaptiveLangevin:
-    """The word at the friction and temperature of the table; Adaptive Langevin with its ξ held."""
+    """Return the word at the friction and temperature of the table; Adaptive Langevin with its ξ held."""
     if "O" in word:
         return hb.Langevin(GAMMA, TAU, word)
     return hb.AdaptiveLangevin(TAU, sigma=math.sqrt(2 * GAMMA * TAU), epsilon=0, word=word, xi=GAMMA)

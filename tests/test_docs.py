@@ -269,7 +269,7 @@ def test_the_places_that_extending_names_are_there():
         "methods/presets.py": ["PRESETS"],
         "engine/kernels.py": ["fold_operations", "apply_segment"],
         "torch/optim/torch_step.py": ["_act"],
-        "paper/__init__.py": ["PLACES"],
+        "paper/__init__.py": ["EXPERIMENTS"],
         "tests/reference/test_orders.py": ["EXACT_ON_A_QUADRATIC"],
         "tests/methods/test_correspondences.py": ["TORCH"],
     }

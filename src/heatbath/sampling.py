@@ -181,12 +181,17 @@ def sample(
         _check_exact(partition, log_density)
     _check_can_sample(partition)
     theta = _checked_start(start, chains)
+
     steps = whole("steps", steps, low=1, high=MOST_STEPS)
     burn_in = steps // 2 if burn_in is None else whole("burn_in", burn_in, low=0)
     thin = whole("thin", thin, low=1)
     sample_steps = np.arange(burn_in + thin, steps + 1, thin)
     if not sample_steps.size:
-        raise ValueError(f"there would be no sample: steps={steps}, burn_in={burn_in}, thin={thin}")
+        raise ValueError(
+            f"there would be no sample: steps={steps}, burn_in={burn_in}, thin={thin}; take "
+            f"{burn_in + thin} steps or more"
+        )
+
     density = _Density(log_density, gradient)
     noise = _Noise(seed, *theta.shape)
     reference = Reference(
@@ -200,30 +205,35 @@ def sample(
 
 
 def _run(walk: _Walk | _MetropolisWalk, sample_steps: NDArray[np.int64], burn_in: int, steps: int) -> Sampled:
-    """Advance all chains, and return the samples.
+    """Advance all chains by `steps` steps, and return the samples.
 
     Parameters
     ----------
     walk
-        The chains.
+        The chains at their start.
     sample_steps
-        The steps at which samples are taken, in order.
-    burn_in, steps
-        The steps that do not count for the acceptance, and the number of all steps.
+        The steps after which samples are taken, in order.
+    burn_in
+        The number of first steps that do not count for the acceptance.
+    steps
+        The number of all steps.
     """
     chains, dimension = walk.theta.shape
-    samples = np.empty((chains, len(sample_steps), dimension))
-    log_densities = np.empty((chains, len(sample_steps))) if walk.density.is_known else None
+    draws = len(sample_steps)
+    samples = np.empty((chains, draws, dimension))
+    log_densities = np.empty((chains, draws)) if walk.density.is_known else None
+
     accepted, draw = np.zeros(chains), 0
     for step in range(1, steps + 1):
         is_accepted = walk.advance()
         if step > burn_in:
             accepted += is_accepted
-        if draw < len(sample_steps) and step == sample_steps[draw]:
+        if draw < draws and step == sample_steps[draw]:
             samples[:, draw] = walk.theta
             if log_densities is not None:
                 log_densities[:, draw] = walk.log_density(step)
             draw += 1
+
     acceptance = accepted / (steps - burn_in) if isinstance(walk, _MetropolisWalk) else None
     return Sampled(samples, sample_steps, log_densities, acceptance)
 
@@ -268,13 +278,19 @@ class _MetropolisWalk:
         self.G: Array | None = density.gradient(self.theta)
 
     def advance(self) -> NDArray[np.bool_]:
-        """Propose a step to every chain, and return which chains accepted it."""
+        """Propose a step to every chain, move those that accept it, and return which they are, (chain,).
+
+        A step with the energy error Δ = ΔU + Δ(p·p/2) - Q is accepted with probability min(1, exp(-Δ/τ)).
+        Otherwise the chain stays and its momentum is reversed. A proposal that is not finite is refused.
+        """
         theta, p, G, Q = self._proposal()
         value = self.density.value(theta)
         U = self._potential(theta, value)
         error = U - self.U + _kinetic_energy(p) - _kinetic_energy(self.p) - Q
+
         accepted = np.isfinite(error) & np.isfinite(theta).all(axis=1) & np.isfinite(value)
         accepted &= np.log(self.noise.uniforms(self.step)) < -error / self.tau
+
         self.U, self.value = np.where(accepted, U, self.U), np.where(accepted, value, self.value)
         moved = accepted[:, None]
         self.theta, self.p = np.where(moved, theta, self.theta), np.where(moved, p, -self.p)
@@ -283,7 +299,11 @@ class _MetropolisWalk:
         return accepted
 
     def _proposal(self) -> _Proposal:
-        """Return where the letters of the word lead from here."""
+        """Return the end of a step from the present state, which applies the letters of the word in order.
+
+        A drifts for a time t, B kicks by the gradient G - prior·θ, and O exchanges heat with the bath. G is
+        None while it is not known at θ, and computed by the next B.
+        """
         theta, p, G, Q = self.theta, self.p, self.G, np.zeros(len(self.theta))
         for substep in self.word:
             t = float(substep.fraction) * self.h
@@ -292,7 +312,7 @@ class _MetropolisWalk:
             elif substep.letter == "B":
                 G = self.density.gradient(theta) if G is None else G
                 p = B(p, G - self.prior * theta, t)
-            else:
+            else:  # "O": `_check_exact` accepts no other letters
                 energy = _kinetic_energy(p)
                 p = O(p, self.noise(self.step, substep.slot), t, self.gamma, self.tau)
                 Q += _kinetic_energy(p) - energy
@@ -394,7 +414,11 @@ class _Density:
         return gradient
 
     def _by_torch(self, theta: Array) -> tuple[Array, Array]:
-        """Return the log density of each chain and its gradient, taken by torch."""
+        """Return the log density of each chain, (chain,), and its gradient, (chain, dimension), from torch.
+
+        Raises ModuleNotFoundError without torch, and TypeError if the user's function does not return a
+        tensor that depends on θ.
+        """
         try:
             import torch
         except ModuleNotFoundError as error:
@@ -434,10 +458,15 @@ def _type_name(value: object) -> str:
 
 
 def _check_finite(name: str, values: Array, step: int) -> None:
-    """Raise if a value of a chain is not finite; `values` are (chain, number) at this step."""
+    """Raise if a value of a chain is not finite; `values` are (chain, number) at this step.
+
+    The error describes the first such value of the first such chain. It is a ValueError at step 0, where the
+    user's start is wrong, and a FloatingPointError later on. `name` is what the error calls the values.
+    """
     chains = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if not chains.size:
         return
+
     row = values[chains[0]]
     index = int(np.argmin(np.isfinite(row)))
     coordinate = f" in coordinate {index}" if len(row) > 1 else ""
@@ -452,7 +481,20 @@ def _check_finite(name: str, values: Array, step: int) -> None:
 
 
 def _checked_start(start: ArrayLike | None, chains: int | None) -> Array:
-    """Return θ of every chain at the start, (chain, dimension), or raise."""
+    """Return θ of every chain at the start, (chain, dimension), in float64.
+
+    Parameters
+    ----------
+    start
+        A vector for all chains, or an array with a row for each chain.
+    chains
+        The number of chains; None for 4 from a single vector, or for the number of rows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `start` is missing, not real, not finite or of another shape, or does not have `chains` rows.
+    """
     if start is None:
         raise TypeError("sample needs start, a vector or an array (chains, dimension), got none")
     try:
@@ -463,19 +505,24 @@ def _checked_start(start: ArrayLike | None, chains: int | None) -> Array:
         raise TypeError(f"start must be an array of real numbers, got {_type_name(theta)}")
     if theta.ndim not in (1, 2) or not theta.size:
         raise ValueError(f"start must be a vector or an array (chains, dimension), got shape {theta.shape}")
+    if not np.isfinite(theta).all():
+        raise ValueError("start must be finite, got inf or NaN")
+
     if chains is not None:
         chains = whole("chains", chains, low=1, high=2**32)
     if theta.ndim == 1:
         theta = np.tile(theta, (CHAINS if chains is None else chains, 1))
     elif chains not in (None, len(theta)):
         raise ValueError(f"start has {len(theta)} rows, one for each chain, and chains={chains}")
-    if not np.isfinite(theta).all():
-        raise ValueError("start must be finite, got inf or NaN")
     return theta.astype(np.float64)
 
 
 def _checked_partition(method: object, h: Coefficient | None) -> Partition:
-    """Return the method with its stepsize, or raise unless it is a method or a partition."""
+    """Return a partition as it is, or the partition of a single method with the stepsize h.
+
+    Raises TypeError for anything else, and ValueError if h is passed beside a partition, which has its own
+    stepsize, or if the method has no temperature.
+    """
     if isinstance(method, Partition):
         if h is not None:
             raise ValueError(f"the partition has its own stepsize, h={method.h}: leave out h, got {h!r}")
@@ -490,7 +537,11 @@ def _checked_partition(method: object, h: Coefficient | None) -> Partition:
 
 
 def _check_can_sample(partition: Partition) -> None:
-    """Raise ValueError unless a partition can sample a density."""
+    """Raise ValueError unless a partition can sample a density; the error lists all reasons against it.
+
+    It must have a single part, a method that moves it, and one value of every coefficient, and neither a
+    posterior nor simulated tempering.
+    """
     reasons = []
     if len(partition.methods) > 1:
         reasons.append(f"θ is one part, and it has {len(partition.methods)}")
@@ -507,7 +558,10 @@ def _check_can_sample(partition: Partition) -> None:
 
 
 def _check_exact(partition: Partition, log_density: Function | None) -> None:
-    """Raise ValueError unless the Metropolis test is exact for a partition."""
+    """Raise ValueError unless the Metropolis test is exact for a partition; the error lists all reasons.
+
+    The test needs the log density, a single method with a palindromic word, and constant coefficients.
+    """
     reasons = []
     if log_density is None:
         reasons.append("it needs log_density")
@@ -522,9 +576,14 @@ def _check_exact(partition: Partition, log_density: Function | None) -> None:
 
 
 def _reasons_against_metropolis(method: Method) -> list[str]:
-    """Return why the Metropolis test would not be exact for a method; nothing if it is."""
+    """Return the reasons why the Metropolis test would not be exact for a method; empty if it is.
+
+    The proposal must be reversible and keep volumes, so the letters are A, B and O in a palindrome, and
+    coefficients do not change from step to step.
+    """
     if not method.adjustable:
         return [f"it needs Langevin, with the letters A, B and O, got {method!r}"]
+
     reasons = []
     if method.word != method.word[::-1]:
         reasons.append(f"the word must be a palindrome such as 'BAOAB', got {method.word!r}")

@@ -8,7 +8,6 @@ import lzma
 import os
 import runpy
 import tomllib
-from dataclasses import replace
 from threading import Thread
 
 import numpy as np
@@ -17,38 +16,10 @@ import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 
 import heatbath as hb
-from heatbath.cli import main, options
-from heatbath.cli.introduction import introduce, target_note
-from heatbath.cli.report import figures
 from heatbath.datasets import from_arrays
 from heatbath.datasets.tables import open_chunks
 from heatbath.paper import NAMES
-from heatbath.runs.serialise import RECIPES
-
-TABLE = "a,b,kind\n" + "".join(
-    f"{x:.3f},{x * x:.3f},{'red' if x > 0.3 else 'blue'}\n" for x in np.linspace(-1, 1, 30)
-)
-QUICK = ["--target", "kind", "--method", "lol", "--hidden", "8", "--steps", "60", "--samples", "4"]
-
-
-class Input:
-    """A standard input with these bytes."""
-
-    def __init__(self, content):
-        self.buffer = io.BufferedReader(io.BytesIO(content))
-
-
-@pytest.fixture(scope="module")
-def streamed(tmp_path_factory):
-    """The folder of a run whose table came from the standard input."""
-    folder = tmp_path_factory.mktemp("streamed") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "draw_figures", lambda *arguments: [])
-        patch.setattr("sys.stdin", Input(TABLE.encode()))
-        with pytest.raises(SystemExit) as end:
-            main(["train", "--data", "-", *QUICK, "--out", str(folder)])
-    assert end.value.code == 0
-    return folder
+from tests.cli.arguments import QUICK, TABLE, Input
 
 
 def test_a_table_on_the_standard_input_is_kept_and_makes_the_run_of_the_file(
@@ -171,37 +142,6 @@ def test_info_and_the_experiments_are_told_as_json(call):
     assert listed["temperature"]["claims"]
 
 
-def completed(capsys, monkeypatch, words):
-    """What the shell offers for the last of some words."""
-    monkeypatch.setenv("_HEATBATH_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", " ".join(["heatbath", *words]))
-    monkeypatch.setenv("COMP_CWORD", str(len(words)))
-    with pytest.raises(SystemExit):
-        main([])
-    return capsys.readouterr().out.split()
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["train", "--method", "ada"], ["adam"]),
-        (["compare", "--method", "lo"], ["lol"]),
-        (["tune", "--method", "lo"], ["lol"]),
-        (["sweep", "--problem", "sp"], ["spirals"]),
-        (["train", "--task", "cou"], ["counts"]),
-        (["reproduce", "equi"], ["equipartition"]),
-        (["train", "--momenta", "t"], ["thermal"]),
-    ],
-)
-def test_the_shell_completes_names(words, expected, capsys, monkeypatch):
-    assert completed(capsys, monkeypatch, words) == expected
-
-
-def test_all_problems_are_offered():
-    assert options.completing("--problem")("") == list(RECIPES)
-    assert options.completing("--hidden") is None
-
-
 def test_ctrl_c_while_the_standard_input_is_read_leaves_nothing(tmp_path, call, monkeypatch):
     class Endless(io.RawIOBase):
         def readinto(self, place):
@@ -210,7 +150,7 @@ def test_ctrl_c_while_the_standard_input_is_read_leaves_nothing(tmp_path, call, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": Endless()}))
     code, out, err = call("train", "--data", "-", *QUICK, "--out", tmp_path / "run")
-    assert (code, out, err) == (130, "", "heatbath: interrupted before it began\n")
+    assert (code, out, err) == (130, "", "heatbath: interrupted before the run started\n")
     assert not (tmp_path / "run").exists()
 
 
@@ -233,23 +173,3 @@ def test_infinities_of_parquet_are_null_in_json(streamed, tmp_path, call):
     assert code == 0
     rows = [json.loads(line) for line in out.splitlines()]
     assert [(row["a"], row["more"]) for row in rows] == [(0.5, None), (None, None)]
-
-
-def test_what_is_to_be_predicted_is_said_at_the_start(streamed, tmp_path, capsys):
-    told = tomllib.loads((streamed / "settings.toml").read_text())["problem"]
-    run = hb.load(streamed / "run.nc")
-    assert target_note(run.problem, told) == "target kind: 2 classes, blue (19), red (11)"
-    X, whole = np.arange(40.0)[:, None], np.arange(40) % 3
-    section = {"target": "size"}
-    classes = from_arrays(X, whole)
-    hint = "; if these are numbers to be predicted, say --task regression"
-    assert target_note(classes, section) == f"target size: 3 classes, 0 (14), 1 (13), 2 (13){hint}"
-    assert target_note(classes, section | {"task": "classes"}).endswith("2 (13)")
-    numbers = from_arrays(X, np.column_stack([whole, whole]), task="regression", standardise=True)
-    hint = "; if they count something, say --task counts"
-    assert target_note(numbers, {"target": ["size", "age"]}) == f"targets size, age: numbers{hint}"
-    many = from_arrays(X, np.arange(40) % 25)
-    assert target_note(many, section).endswith(f"{hint}, and if they are numbers of classes, --task classes")
-    assert target_note(from_arrays(X, np.arange(40) ** 2), section).endswith(hint)  # all are different
-    introduce(replace(run.problem, class_factors=None), {"problem": told}, is_default=False)
-    assert "target kind: 2 classes" in capsys.readouterr().err

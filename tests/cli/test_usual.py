@@ -9,25 +9,18 @@ import shutil
 import signal
 import tomllib
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import heatbath as hb
 from heatbath.cli import main
 from heatbath.cli.display import Display
-from heatbath.cli.plans import prepare_run
-from heatbath.cli.report import baseline, figures
-from heatbath.cli.report.contents import report_on_run, warning_of_best
+from heatbath.cli.report import figures
 from heatbath.cli.settings import merge_settings, read_settings
-from heatbath.datasets import from_arrays
 from heatbath.datasets.tables import read_table
 from heatbath.models.dense import PIECE, block
 from heatbath.runs import simulation
-from heatbath.runs.plan import make_plan
-from heatbath.training.train import carry_out
 from tests.runs import differences
 
 pytestmark = pytest.mark.filterwarnings("ignore::heatbath.OffTemperatureWarning")  # of very short runs
@@ -253,7 +246,7 @@ def test_a_run_goes_on_beyond_its_end_as_in_the_library_and_its_settings_say_so(
     with monkeypatch.context() as patch:
         patch.setattr(Display, "__call__", stop)
         assert call("resume", folder, "--steps", "20")[0] == 130
-    assert "extended: first say heatbath resume" in refused("resume", folder, "--steps", "20")
+    assert "extended: finish it first with heatbath resume" in refused("resume", folder, "--steps", "20")
     assert call("resume", folder)[0] == 0
     run = hb.load(folder / "run.nc")
     assert differences(run, short.resume(30).resume(20)) == []
@@ -285,169 +278,7 @@ def test_steps_beyond_the_end_that_are_none_are_refused(steps, trained, refused)
 # A constant
 
 
-def noise(task, seed=0, test_share=0.2, n=200):
-    """Targets that nothing explains."""
-    rng = np.random.default_rng(seed)
-    y = rng.poisson(3.0, n) if task == "counts" else rng.standard_normal(n) * 4 + 7
-    y = {"binary": y > 9, "classes": np.digitize(y, [5, 9]).astype(str)}.get(task, y)
-    weights = rng.uniform(0.5, 2.0, n)
-    X = rng.standard_normal((n, 3))
-    if task == "two values":  # of which the second is explained
-        task, y = "regression", np.column_stack([y, X[:, 0]])
-    return from_arrays(X, y, task=task, standardise=True, weights=weights, test_share=test_share, seed=seed)
-
-
-def explained(seed, n=200):
-    """Two classes that a line divides: the control."""
-    X = np.random.default_rng(seed).standard_normal((n, 3))
-    return from_arrays(X, X[:, 0] > 0, standardise=True, test_share=0.5, seed=seed)
-
-
-def plan_for(problem, **options):
-    return make_plan(problem, hb.MLP((8,)), hb.Partition(hb.Adam(), 0.05), **{"steps": 300} | options)
-
-
-@pytest.mark.parametrize("task", ["binary", "classes", "regression", "two values", "counts"])
-def test_the_loss_of_a_constant_is_that_of_networks_that_say_the_best_constant(task):
-    """A network without hidden layers whose weights are 0, at its best bias."""
-    problem = noise(task)
-    constant = baseline.constant_baseline(plan_for(problem))
-    outputs, weights = problem.outputs, problem.weights_train[0] / problem.weights_train[0].sum()
-    Y = problem.Y_train[0]
-    if task == "binary":
-        bias = [np.log(weights @ Y[:, 0] / (1 - weights @ Y[:, 0]))]
-    elif task == "classes":
-        bias = np.log([weights @ (Y[:, 0] == k) for k in range(outputs)])
-    else:
-        bias = np.log(weights @ Y) if task == "counts" else weights @ Y
-    start = np.concatenate([np.zeros(3 * outputs), bias])
-    run = hb.train(problem, hb.MLP(()), hb.Partition(hb.Frozen(), 0.1), 1, start=start)
-    assert constant.loss == pytest.approx(run.loss("test").values[0, -1], rel=1e-5)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_constant_is_better_where_networks_learn_noise_by_heart_and_that_is_said(seed):
-    """With 100 rows to learn from and 100 to test, in 40 of 40 seeds; with 44 to test it was in 7 of 8."""
-    problem = noise("binary", seed, test_share=0.5)
-    constant = baseline.constant_baseline(plan_for(problem))
-    run = hb.train(problem, hb.MLP((20,)), hb.Partition(hb.Adam(), 0.05), 2000, chains=3)
-    loss = run.loss("test").values[:, -1].mean()
-    first = f"a constant prediction would be better: its test loss is {constant.loss:.4g}, and that of"
-    assert constant.warn_of_networks(loss) == f"{first} single networks {loss:.4g}. Try it without --method"
-    p = run.predict(problem.X_test[0] * problem.scale + problem.shift).mean
-    p = np.clip(p, np.finfo(float).eps, 1 - np.finfo(float).eps)  # of some rows networks are quite sure
-    each = -np.log(np.where(problem.Y_test[0] == 1, p, 1 - p))[:, 0]
-    mean = np.average(each, weights=problem.weights_test[0])
-    last = f"its test loss is {constant.loss:.4g}, and that of the averaged prediction {mean:.4g}."
-    assert constant.warn_of_average(run).startswith(f"a constant prediction would be better: {last}")
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_of_networks_that_have_learnt_something_no_such_thing_is_said(seed):
-    """The control, which says nothing in 40 of 40 seeds."""
-    problem = explained(seed)
-    constant = baseline.constant_baseline(plan_for(problem))
-    run = hb.train(problem, hb.MLP((8,)), hb.Partition(hb.Adam(), 0.05), 300, chains=3)
-    assert constant.warn_of_networks(run.loss("test").values[:, -1].mean()) is None
-    assert constant.warn_of_average(run) is None
-    assert constant.warn_of_networks(constant.loss) is None
-
-
-def test_of_several_targets_those_are_named_of_which_a_constant_is_better():
-    problem = noise("two values")
-    plan = plan_for(problem)
-    constant = baseline.constant_baseline(plan)
-    run = hb.train(problem, hb.MLP((20,)), hb.Partition(hb.Adam(), 0.03), 1500, chains=3)
-    mean = run.predict(constant.examples.raw).mean
-    errors = 0.5 * ((mean - constant.examples.y) / problem.target_scale) ** 2
-    losses = np.average(errors, axis=0, weights=constant.examples.weights)
-    word = constant.warn_of_average(run)
-    assert word.startswith("a constant prediction would be better: for 'y1' its test loss is ")
-    assert word.endswith(f"and that of the averaged prediction {losses[0]:.4g}. Try it without --method")
-    both = replace(constant, losses=np.zeros_like(constant.losses)).warn_of_average(run)
-    assert "; for 'y2' its test loss is 0, and that of the averaged" in both
-    assert f" {losses[1]:.4g}. Try" in both
-    assert replace(constant, losses=100 * constant.losses).warn_of_average(run) is None
-    sampled = hb.Partition(hb.Langevin(1.0), 0.1, hb.Posterior())  # whose loss is by the noise of each
-    other = baseline.constant_baseline(make_plan(problem, hb.MLP((8,)), sampled, 10))
-    assert (constant.comparable, other.comparable) == (True, False)
-    assert (constant.warn_of_networks(9.0) is None, other.warn_of_networks(9.0) is None) == (False, True)
-    assert other.warn_of_average(run).startswith("a constant prediction would be better: for 'y1' ")
-
-
-def said(plan, constant, *moments):
-    """How often a display says it."""
-    console = Console(file=io.StringIO(), force_terminal=False, width=300)
-    with Display(plan, console, constant=constant) as display:
-        for moment in moments:
-            display(moment)
-    return console.file.getvalue().count("heatbath: warning: so far a constant")
-
-
-def test_it_is_said_once_in_the_middle_of_a_run_without_samples_and_not_of_short_runs():
-    plan = plan_for(noise("binary"))
-    constant = baseline.constant_baseline(plan)
-    early, middle = (hb.Progress(step, 300, 1.0, 2.5, {}) for step in (100, 150))
-    assert said(plan, constant, early) == 0
-    assert said(plan, constant, early, middle, middle) == 1
-    assert said(plan, constant, replace(middle, finding=True)) == 0
-    assert said(plan_for(noise("binary"), samples=10), constant, middle) == 0  # their average may be better
-
-
-def test_after_a_round_it_is_said_of_the_averaged_prediction():
-    rounds = []
-    given = {"problem": {"name": "rings", "n_train": 50, "n_test": 50}, "network": {"hidden": [6]}}
-    search, _ = prepare_run(
-        "train", merge_settings({}, given | {"training": {"budget": 400, "chains": 2}}, [])
-    )
-    carry_out(search, progress=lambda now: rounds.append(now) if now.run else None)
-    assert [now.step for now in rounds] == [50, 100, 200][: len(rounds)]
-    assert rounds
-    constant = baseline.constant_baseline(search.first_plan())
-    for factor, count in ((0.01, 1), (100.0, 0)):
-        assert said(search, replace(constant, losses=factor * constant.losses), *rounds, *rounds) == count
-
-
-def test_where_the_loss_of_networks_is_another_one_nothing_is_said_of_it():
-    problem = noise("regression")
-    varying = hb.Partition(hb.Langevin(1.0), 0.1, hb.Posterior(noise="network"))
-    assert not baseline.constant_baseline(make_plan(problem, hb.MLP((8,)), varying, 10)).comparable
-    several = hb.Partition(hb.SGD(), [0.1, 0.2])
-    assert baseline.constant_baseline(make_plan(problem, hb.MLP((8,)), several, 10)) is None
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_of_several_points_the_best_is_held_against_a_constant(seed):
-    """In 12 of 12 seeds, and of the control in none."""
-    several = hb.Partition(hb.Adam(), [0.05, 0.08])
-    said = []
-    for problem in (noise("binary", seed, test_share=0.5), explained(seed)):
-        run = hb.sweep(problem, hb.MLP((20,)), several, 2000, chains=2)
-        said.append(warning_of_best(report_on_run("sweep", run)))
-    assert said[0].startswith("a constant prediction would be better: its test loss is")
-    assert said[1] is None
-
-
 # What else is said without a method
-
-
-def test_options_change_what_suits_the_data():
-    given = {"name": "spirals", "n_train": 200, "n_test": 50}
-
-    def planned(training, **sections):
-        return prepare_run(
-            "train", merge_settings({}, {"problem": given, "training": training, **sections}, [])
-        )
-
-    search, complete = planned({"steps": 300, "seed": 7})
-    assert (search.first_steps, search.budget, complete["training"]["thin"]) == (300, None, 6)
-    assert complete["network"]["hidden"] == [50]
-    search, complete = planned({"budget": 4000, "batch": 20}, posterior={"prior": 0.3})
-    assert (search.budget, search.batch, complete["method"]["gamma"]) == (4000, 20, 1.0)
-    assert complete["posterior"]["prior"] == 0.3
-    assert planned({"batch": "all"})[1] == planned({})[1]
-    _, same = prepare_run("train", merge_settings(complete, {}, []))
-    assert same == complete
 
 
 @pytest.mark.parametrize(

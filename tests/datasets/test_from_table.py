@@ -13,11 +13,7 @@ from heatbath.datasets import from_arrays, from_table
 from heatbath.datasets.tables import read as opening
 from heatbath.datasets.tables import read_table
 from tests.datasets.problems import ones, same
-
-
-def table(path, *lines):
-    path.write_text("\n".join(lines) + "\n")
-    return path
+from tests.datasets.tables.written import HEAD, table
 
 
 @pytest.fixture
@@ -131,9 +127,6 @@ def test_rows_of_weight_0_are_as_if_they_were_not_there():
     assert "c=gone" not in left.features
 
 
-HEAD = "a,b,y"
-
-
 @pytest.mark.parametrize(
     ("lines", "options", "says"),
     [
@@ -231,11 +224,6 @@ def test_a_frame_that_is_wrong_is_refused_by_its_rows():
         from_table(frame.set_axis(["a", "a"], axis=1), "a")
 
 
-def test_numbers_mixed_with_text_are_classes_when_the_user_says_so(tmp_path):
-    path = table(tmp_path / "mixed.csv", HEAD, "1,2,1", "2,2,2", "3,2,2a")
-    assert from_table(path, "y", task="classes").targets == ("1", "2", "2a")
-
-
 def test_a_regression_is_named_by_its_column(tmp_path):
     path = table(tmp_path / "t.csv", HEAD, *(f"{i},1,{i / 4}" for i in range(10)))
     problem = from_table(path, "y")
@@ -267,12 +255,6 @@ def test_too_few_rows_and_cells_between_spaces_are_told_as_what_they_are(tmp_pat
         from_table(table(tmp_path / "t.csv", "x,y", "1,2", "2,3"), "y")
     with pytest.raises(ValueError, match="cells have to be separated by commas, semicolons, tabs or bars"):
         from_table(table(tmp_path / "t.csv", "x y", "1 2", "2 3"), "y")
-
-
-def test_targets_with_a_unit_are_numbers(tmp_path):
-    rows = [f"{i % 7},{i + 0.5} EUR" for i in range(40)]
-    problem = from_table(table(tmp_path / "t.csv", "x,y", *rows), "y", test_share=0, standardise=False)
-    assert problem.Y_train[0, :, 0].tolist() == [i + 0.5 for i in range(40)]
 
 
 # Larger than memory
@@ -345,21 +327,6 @@ def test_of_many_problems_some_of_each_kind_are_spelled_out(tmp_path):
     with pytest.raises(ValueError, match=r"has 61 problems: there is no column 'b'.*; and 54 more") as error:
         from_table(table(tmp_path / "t.csv", "a,y", *rows), "y", task="regression", ignore=["b"])
     assert str(error.value).count("cells are needed") == str(error.value).count("a number is needed") == 3
-
-
-def test_a_question_mark_in_a_text_target_is_no_class(tmp_path):
-    rows = [f"{i}.5,{['yes', 'no', '?', 'none'][i % 4]}" for i in range(40)]
-    problem = from_table(table(tmp_path / "t.csv", "a,y", *rows), "y")
-    assert problem.targets == ("no", "none", "yes")
-    assert any("10 rows without 'y' are left out" in note for note in problem.encoder.notes())
-
-
-def test_classes_that_differ_in_capitals_only_are_warned_of(tmp_path):
-    word = "warning: 'Yes' and 'yes' are taken for different classes of 'y': write them alike if they are one"
-    for names, warned in ((("Yes", "no", "yes", "maybe"), True), (("Yes", "no"), False)):
-        rows = [f"{i}.5,{names[i % len(names)]}" for i in range(40)]
-        notes = from_table(table(tmp_path / "t.csv", "a,y", *rows), "y").encoder.notes()
-        assert (word in notes) is warned
 
 
 def test_the_decimal_mark_of_a_file_is_the_encoder_s(tmp_path):

@@ -8,14 +8,7 @@ import scipy.stats
 
 from heatbath.diagnostics import statistics
 from heatbath.diagnostics.mcmc import autocorrelation_time
-
-
-def autoregressive(rho, count, runs, seed=0):
-    """Series with variance 1 and correlation ρ from value to value; their integrated time is (1+ρ)/(1-ρ)."""
-    noise = np.random.default_rng(seed).standard_normal((count, runs))
-    for n in range(1, count):
-        noise[n] = rho * noise[n - 1] + math.sqrt(1 - rho**2) * noise[n]
-    return noise.T
+from tests.diagnostics.series import autoregressive
 
 
 def blocked(series):
@@ -98,16 +91,6 @@ def test_a_single_record_of_chains_has_student_s_interval():
     low, high = statistics.mean(values[:, None]).interval
     half = 3.182446305284263 * values.std(ddof=1) / 2  # the tabulated quantile for 3 degrees of freedom
     assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), rel=1e-9)
-
-
-@pytest.mark.parametrize("rho", [0.0, 0.5, 0.95, -0.5])
-def test_the_autocorrelation_time_is_that_of_the_law(rho):
-    exact = (1 + rho) / (1 - rho)
-    trace = autoregressive(rho, 20_000, 4, seed=2)
-    assert autocorrelation_time(trace) == pytest.approx(exact, rel=0.15)
-    assert autocorrelation_time(trace[0]) == pytest.approx(exact, rel=0.3)
-    assert autocorrelation_time(trace + np.arange(4.0)[:, None]) == pytest.approx(exact, rel=0.15)
-    assert autocorrelation_time(np.full(100, 0.1)) == 1.0
 
 
 def test_the_mean_is_that_of_all_values_and_memory_is_bounded():

@@ -12,15 +12,20 @@ import heatbath as hb
 from heatbath.runs import file
 
 ROWS = 60
-RNG = np.random.default_rng(0)
-TABLE = pd.DataFrame(
-    {
-        "age": np.where(np.arange(ROWS) % 9 == 4, np.nan, RNG.integers(18, 80, ROWS)),
-        "town": RNG.choice(["Bern", "Rom", "Oslo"], ROWS),
+
+
+def make_table_of_members():
+    rng = np.random.default_rng(0)
+    columns = {
+        "age": np.where(np.arange(ROWS) % 9 == 4, np.nan, rng.integers(18, 80, ROWS)),
+        "town": rng.choice(["Bern", "Rom", "Oslo"], ROWS),
         "since": pd.date_range("2020-01-01", periods=ROWS, freq="9D"),
-        "member": RNG.choice([True, False], ROWS),
+        "member": rng.choice([True, False], ROWS),
     }
-)
+    return pd.DataFrame(columns)
+
+
+TABLE = make_table_of_members()
 LEFT = np.where((TABLE["town"] == "Rom") ^ TABLE["member"], "yes", "no")
 SPENT = TABLE["age"].fillna(40).to_numpy() * 2 + (TABLE["town"] == "Rom")
 QUICK = {"method": hb.LOL(), "hidden": (4,), "steps": 40, "chains": 2, "samples": 4, "random_state": 0}

@@ -9,12 +9,12 @@ import heatbath as hb
 from heatbath.diagnostics.drift import FALSE_ALARMS
 from heatbath.runs import continuation
 
-RNG = np.random.default_rng(0)
 OWN = hb.Partition(hb.Langevin(1.0), 0.3, hb.Posterior(prior=2.0, noise=0.5))
 QUICK = {"hidden": (5,), "steps": 20, "chains": 2, "samples": 4, "random_state": 0}
 
 
-def lines(count, rng=RNG):
+def lines(count, seed=0):
+    rng = np.random.default_rng(seed)
     X = 3 + rng.standard_normal((count, 2))
     return X, X @ [1.0, -2.0] + 0.5 * rng.standard_normal(count)
 
@@ -62,7 +62,7 @@ def test_the_posterior_of_the_latest_examples_is_sampled(temperature):
 
 
 def make_run(task, posterior):
-    X = RNG.standard_normal((40, 2)) * [2.0, 5.0] + [1.0, -3.0]
+    X = np.random.default_rng(0).standard_normal((40, 2)) * [2.0, 5.0] + [1.0, -3.0]
     y = X @ [1.0, -0.5] + 2
     method = hb.Partition(hb.Langevin(1.0), 0.1, posterior)
     kind = hb.ThermodynamicRegressor if task == "regression" else hb.ThermodynamicClassifier
@@ -226,7 +226,7 @@ def test_the_friction_of_adaptive_parts_is_watched_where_the_window_is_full():
     fitted = hb.ThermodynamicClassifier(
         **QUICK | {"hidden": (3,), "steps": 5, "chains": 3, "samples": 2}, method=hb.AdLaLa(0.05), window=40
     )
-    X = RNG.standard_normal((200, 2))
+    X = np.random.default_rng(0).standard_normal((200, 2))
     y = (X[:, 0] > 0).astype(int)
     for rows in np.split(np.arange(200), 10):
         fitted.partial_fit(X[rows], y[rows], classes=[0, 1])
@@ -235,10 +235,10 @@ def test_the_friction_of_adaptive_parts_is_watched_where_the_window_is_full():
     assert 6 <= watch.step <= 8  # of ten calls the first two fill the window
     assert past.watch.false_alarms == watch.false_alarms == 2 * FALSE_ALARMS
     rng = np.random.default_rng(3)
-    assert not any(past.feel({"hidden": value}, True) for value in rng.normal(0.0, 1.0, 100))
-    told = next(d for value in rng.normal(3.0, 1.0, 50) if (d := past.feel({"hidden": value}, True)))
+    assert not any(past.add_frictions({"hidden": value}, True) for value in rng.normal(0.0, 1.0, 100))
+    told = next(d for value in rng.normal(3.0, 1.0, 50) if (d := past.add_frictions({"hidden": value}, True)))
     assert "the friction of part 'hidden' has risen" in str(told)
-    assert past.latest == 20 * min(told.since, 10)
-    past.latest = 25
+    assert past.examples_since_change == 20 * min(told.since, 10)
+    past.examples_since_change = 25
     fitted.partial_fit(X[:5], y[:5])
     assert fitted.run_.problem.X_train.shape[1] == 30

@@ -42,3 +42,12 @@ def on_test(run):
     own = run.problem
     X = own.X_test[0] * own.scale + own.shift
     return X, own.Y_test[0] * own.target_scale + own.target_shift
+
+
+def churn(**options):
+    """Two classes, of which one is rare, and rows that count more or less."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 2))
+    y = np.where(X[:, 0] + 0.5 * rng.standard_normal(400) > 1.9, "yes", "no")
+    weights = rng.choice([0.5, 1.0, 3.0], 400)
+    return hb.datasets.from_arrays(X, y, standardise=True, weights=weights, **options)

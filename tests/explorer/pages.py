@@ -9,6 +9,8 @@ from itertools import count
 
 from websockets.sync.client import connect
 
+from heatbath.explorer.session import make_streams
+from heatbath.explorer.settings import read_settings
 from tests.patience import PATIENCE
 
 SMALL = {
@@ -18,6 +20,11 @@ SMALL = {
     "chains": 2,
     "runs": {"A": {"method": "AdLaLa"}, "B": {"method": "Adam"}},
 }
+
+
+def stream_of(name="A", **given):
+    """Return a run of small settings, some of them replaced, that sends to nobody."""
+    return make_streams(read_settings({**SMALL, **given}), lambda *message: None)[name]
 
 
 # However slow either end is; and a client that always reads, or it would not hear that a page has ended.

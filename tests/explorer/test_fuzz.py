@@ -7,7 +7,7 @@ import threading
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from heatbath.explorer.messages import MAX_LENGTH, MAX_RECEIVED_BYTES, MAX_SETUP_LENGTH, find_message_id
+from heatbath.explorer.messages import MAX_LENGTH, MAX_RECEIVED_BYTES, MAX_SETUP_LENGTH
 from heatbath.explorer.settings import SettingsError, read_settings
 from tests.explorer.pages import SMALL, Page
 
@@ -124,21 +124,6 @@ def test_settings_are_read_or_refused_with_all_their_errors():
         assert all(field and text for field, text in problems)
     assert refused > 500
     assert read_ones > 50
-
-
-def test_the_id_of_a_message_is_found_only_at_its_ends():
-    for text in (
-        '{"type":"step","id":7,"steps":0}',
-        '{"id": 7, "type": "none", ' + "x" * MAX_SETUP_LENGTH,
-        '{"type":"setup","settings":"' + "y" * MAX_SETUP_LENGTH + '","id":7}',
-        ' { "type" : "x" , "id" : 7 } ',
-    ):
-        assert find_message_id(text) == 7, text[:40]
-    for text in (
-        b'{"id":7}', "", "7", '{"type":"setup","settings":{"a":1,"id":7}}', '{"id":true}', '{"id":7.5,"a":1}',
-        '{"id":"7"}', '{"id":-7}', '[{"a":1,"id":7}]', '{"a":",\\"id\\":7}', '{"id":' + "7" * 400 + "}",
-    ):  # fmt: skip
-        assert find_message_id(text) is None, text[:40]
 
 
 def test_messages_that_are_too_large_are_refused_before_they_are_read(page):

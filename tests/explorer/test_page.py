@@ -666,7 +666,7 @@ def test_a_diverged_run_names_its_part_and_can_go_back_to_a_good_state(browser, 
 
 def test_two_windows_are_independent_and_a_closed_one_ends_its_work(browser, server, monkeypatch):
     assert explorer_server.RETURN_SECONDS <= 2  # seconds, after which nothing of a page is left
-    monkeypatch.setattr(explorer_server, "GRACE", 0.1)
+    monkeypatch.setattr(explorer_server, "RETURN_SECONDS", 0.1)
     with opened(browser, server, small()) as one:
         with opened(browser, server, small()) as two:
             keys = [state(p)["hello"]["session"] for p in (one, two)]

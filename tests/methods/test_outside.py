@@ -356,7 +356,7 @@ def test_a_module_of_one_s_own_on_the_command_line(tmp_path, monkeypatch):
     done = call("--import", "mine", "train", *small, "--method", "mine:h=0.1,style=b", "--out", "one")
     assert done.returncode == 0, done.stderr
     settings = (tmp_path / "one" / "settings.toml").read_text()
-    assert settings.startswith("# Done again by: heatbath --import mine train --settings settings.toml")
+    assert settings.startswith("# Reproduce with: heatbath --import mine train --settings settings.toml")
     assert 'module = "mine"' in settings
     done = call("resume", "one")
     assert "there is no method 'mine'" in done.stderr

@@ -24,10 +24,15 @@ from tests.optional import optional
 torch = optional("torch")
 
 LANGEVIN = hb.Langevin(gamma=1.0)
-RNG = np.random.default_rng(5)
-X = RNG.standard_normal((20, 3))
-VALUES = RNG.standard_normal((20, 2)) * [1.0, 3.0]
-COUNTS = RNG.poisson(2.0, (20, 2)).astype(float)
+
+
+def draw_inputs_values_and_counts():
+    rng = np.random.default_rng(5)
+    inputs, values = rng.standard_normal((20, 3)), rng.standard_normal((20, 2)) * [1.0, 3.0]
+    return inputs, values, rng.poisson(2.0, (20, 2)).astype(float)
+
+
+X, VALUES, COUNTS = draw_inputs_values_and_counts()
 
 
 def problem(task, x, y, **options):

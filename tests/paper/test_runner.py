@@ -94,7 +94,7 @@ def test_a_picture_of_other_results_or_code_is_drawn_again(reason, tmp_path, mon
     elif reason == "other results":
         file.write(place / "data.nc", kept.data.assign_attrs(heatbath_seconds=1.0))
     else:
-        monkeypatch.setattr(runner, "library", lambda: "another library")
+        monkeypatch.setattr(runner, "library_hash", lambda: "another library")
     assert runner.publish(kept)
     assert drawn == ["data"]
     assert all((place / f"picture.{end}").exists() for end in ("png", "svg", "sha256"))
@@ -220,7 +220,7 @@ def test_errors_are_reported_in_one_line(tmp_path, monkeypatch):
     assert missing.stderr.startswith("heatbath: there is no experiment nothing: accepted are temperature, ")
     empty = CliRunner().invoke(app, ["reproduce", "--only-report", "--folder", str(tmp_path / "none")])
     assert empty.exit_code == 2
-    assert "nothing is finished" in empty.stderr
+    assert "no experiment is finished" in empty.stderr
     monkeypatch.setenv("HEATBATH_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(import_module("heatbath.datasets.mnist"), "MIRRORS", ("http://127.0.0.1:9",))
@@ -256,7 +256,7 @@ def test_the_report_has_all_finished_experiments_and_names_the_others(folder):
 def test_code_that_results_depend_on_is_in_the_fingerprint(monkeypatch):
     experiment = paper.find("points")
     before = runner.fingerprint(experiment, True)
-    monkeypatch.setattr(runner, "library", lambda: "another library")
+    monkeypatch.setattr(runner, "library_hash", lambda: "another library")
     other = runner.fingerprint(experiment, True)
     assert other != before
     monkeypatch.setattr(runner, "_source_without_drawing", lambda module: module)

@@ -62,11 +62,18 @@ def test_quantiles_are_where_the_distribution_has_their_share(law):
 
 
 SHARES = [1e-300, 1e-17, 1e-6, 0.05, 0.3, 0.5, 0.75, 0.95, 1 - 1e-9, 1 - 2.0**-53]
-RNG = np.random.default_rng(3)
-WIDE = RNG.normal(0, [[0.1], [1.0], [10.0], [1e4]], (4, 40))  # (points, components)
+
+
+def draw_means_and_scales():
+    """Four mixtures of 40 components each, from narrow to very wide."""
+    rng = np.random.default_rng(3)
+    return rng.normal(0, [[0.1], [1.0], [10.0], [1e4]], (4, 40)), np.exp(0.3 * rng.standard_normal((4, 40)))
+
+
+WIDE, SCALES = draw_means_and_scales()
 EVEN = np.ones((4, 40))
 STRANGE = {
-    "usual": (WIDE, np.exp(0.3 * RNG.standard_normal((4, 40)))),
+    "usual": (WIDE, SCALES),
     "far apart": (np.where(np.arange(40) % 2, -1e6, 1e6) * EVEN, EVEN),
     "an outlier": (np.where(np.arange(40) == 7, 1e9, WIDE), EVEN),
     "equal": (3 * EVEN, 0.1 * EVEN),

@@ -9,6 +9,18 @@ import heatbath as hb
 
 SPIRALS = hb.datasets.spirals(n_train=200, n_test=100)
 SMALL = hb.MLP((20,))
+SHORT = {"steps": 40, "batch": 10, "record": 2, "chains": 2, "seed": 7}
+
+
+def small_run(**options):
+    """Train two chains of AdLaLa for 40 steps, or with other options of `train`."""
+    return hb.train(SPIRALS, SMALL, hb.AdLaLa(), **(SHORT | options))
+
+
+def short_run(partition=None, **options):
+    """Train three chains for 120 steps, of AdLaLa or another partition, or with other options of `train`."""
+    settings = {"steps": 120, "batch": 20, "chains": 3, "seed": 2, "record": 2, **options}
+    return hb.train(SPIRALS, SMALL, partition or hb.AdLaLa(), **settings)
 
 
 class Interrupting:

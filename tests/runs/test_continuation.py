@@ -6,13 +6,7 @@ import pytest
 import heatbath as hb
 from heatbath.runs.continuation import change_plan, extend_plan, plan_differences, sample_again
 from heatbath.runs.plan import make_plan
-from tests.runs import SMALL, SPIRALS
-
-
-def short(**options):
-    """Train for 120 steps, with three chains and two records."""
-    settings = {"steps": 120, "batch": 20, "chains": 3, "seed": 2, "record": 2, **options}
-    return hb.train(SPIRALS, SMALL, settings.pop("partition", hb.AdLaLa()), **settings)
+from tests.runs import SMALL, SPIRALS, short_run
 
 
 def test_other_examples_must_be_of_the_kind_that_the_chains_know():
@@ -32,7 +26,7 @@ def test_other_examples_must_be_of_the_kind_that_the_chains_know():
 
 def test_a_run_that_is_sampled_again_keeps_its_state_and_its_latest_records(monkeypatch):
     monkeypatch.setattr("heatbath.runs.continuation.MOST_RECORDS", 4)
-    run = short(samples=5, average=SPIRALS.X_test[0], record=10)
+    run = short_run(samples=5, average=SPIRALS.X_test[0], record=10)
     fresh = sample_again(run, 40, 8, 5)
     np.testing.assert_array_equal(fresh.theta, run.theta)
     assert fresh.plan.records == run.plan.records[-4:] == tuple(fresh.data["step"].values)

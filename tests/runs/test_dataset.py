@@ -7,18 +7,13 @@ import pytest
 
 import heatbath as hb
 from heatbath.runs.dataset import check_data, results, sizes
-from tests.runs import SMALL, SPIRALS, differences
+from tests.runs import SMALL, SPIRALS, differences, short_run
 
 X = SPIRALS.X_test[0, :7]
 
 
-def short(**options):
-    settings = {"steps": 120, "batch": 20, "chains": 3, "seed": 2, "record": 2, **options}
-    return hb.train(SPIRALS, SMALL, hb.AdLaLa(), **settings)
-
-
 def test_samples_are_the_parameters_at_their_steps_and_the_burn_in_is_not_among_them():
-    run = short(samples=5, burn_in=70, record=range(0, 121), weights=True, losses_every=200)
+    run = short_run(samples=5, burn_in=70, record=range(0, 121), weights=True, losses_every=200)
     assert run.data["sample_step"].values.tolist() == [80, 90, 100, 110, 120]
     for i, step in enumerate([80, 90, 100, 110, 120]):
         np.testing.assert_array_equal(run.data["samples"][:, i], run.weights().isel(record=step))
@@ -26,58 +21,20 @@ def test_samples_are_the_parameters_at_their_steps_and_the_burn_in_is_not_among_
 
 
 def test_taking_samples_and_averages_does_not_change_the_run():
-    plain, sampled = short(), short(samples=60, average=X)
+    plain, sampled = short_run(), short_run(samples=60, average=X)
     np.testing.assert_array_equal(plain.theta, sampled.theta)
     np.testing.assert_array_equal(plain.loss("test"), sampled.loss("test"))
 
 
-PROBLEMS = {
-    "binary": SPIRALS,
-    "classes": hb.datasets.from_arrays(
-        np.random.default_rng(0).standard_normal((60, 2)), np.arange(60) % 3, standardise=True
-    ),
-    "regression": hb.datasets.from_arrays(
-        np.random.default_rng(0).standard_normal((60, 2)) * 3,
-        10 + 7 * np.random.default_rng(1).standard_normal(60),
-        standardise=True,
-    ),
-}
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_running_averages_are_means_and_variances_over_the_samples(problem, dtype):
-    X = np.random.default_rng(2).standard_normal((300, 2))  # more than one chunk of the compiled code
-    options = {"samples": 30, "burn_in": 30, "average": X, "dtype": dtype, "chains": 3, "seed": 1}
-    run = hb.train(problem, SMALL, hb.AdLaLa(), 120, 10, **options)
-    outputs = run.outputs(X, samples=True)
-    assert outputs.shape == (3, 30, 300, problem.outputs)
-    tolerance = {"rtol": 1e-10} if dtype == "float64" else {"rtol": 1e-4, "atol": 1e-6}
-    np.testing.assert_allclose(run.averages()["mean"], outputs.mean(axis=1), **tolerance)
-    np.testing.assert_allclose(run.averages()["variance"], outputs.var(axis=1), **tolerance)
-    np.testing.assert_array_equal(outputs[:, -1], run.outputs(X))
-    wrong = outputs[:, 1:].mean(axis=1)  # one sample too few would be seen
-    assert not np.allclose(run.averages()["mean"], wrong, **tolerance)
-
-
-def test_averages_over_the_last_steps_keep_nothing():
-    run = short(average=X, burn_in=110, record=range(121), weights=True, losses_every=200)
-    assert "samples" not in run.data
-    last = run.weights().values[:, 111:]
-    outputs = [[SPIRALS.decode(SMALL.forward(theta, X, 1)) for theta in chain] for chain in last]
-    np.testing.assert_allclose(run.averages()["mean"], np.mean(outputs, axis=1), rtol=1e-5)
-    np.testing.assert_allclose(run.averages()["variance"], np.var(outputs, axis=1), rtol=1e-3, atol=1e-9)
-
-
 def test_samples_and_averages_continue_after_a_resume_as_if_it_had_never_stopped():
-    whole = short(samples=12, burn_in=60, average=X, record=[85, 120])
-    cut = short(steps=85, samples=5, burn_in=60, average=X, record=1)
+    whole = short_run(samples=12, burn_in=60, average=X, record=[85, 120])
+    cut = short_run(steps=85, samples=5, burn_in=60, average=X, record=1)
     assert cut.plan.thin == whole.plan.thin == 5
     assert differences(cut.resume(35, record=[120]), whole) == []
 
 
 def test_the_error_says_how_to_keep_what_was_not_kept():
-    run = short()
+    run = short_run()
     with pytest.raises(ValueError, match="train with average=X"):
         run.averages()
     with pytest.raises(ValueError, match="train with samples=N"):
@@ -85,24 +42,15 @@ def test_the_error_says_how_to_keep_what_was_not_kept():
     with pytest.raises(ValueError, match="train with weights=True"):
         run.weights()
     with pytest.raises(ValueError, match=r"average must have shape \(examples, 2\), got \(4, 3\)"):
-        short(average=np.zeros((4, 3)))
+        short_run(average=np.zeros((4, 3)))
 
 
 def test_weights_of_a_part():
-    run = short(weights=True)
+    run = short_run(weights=True)
     np.testing.assert_array_equal(run.weights("output"), run.weights()[..., 60:])
     np.testing.assert_array_equal(run.weights("hidden"), run.weights()[..., :60])
     with pytest.raises(ValueError, match="there is no part 'layer7': accepted are 'hidden', 'output'"):
         run.weights("layer7")
-
-
-def test_a_chain_that_diverged_has_no_average():
-    start = np.tile(SMALL.start(2, 1, [0], 1), (3, 1))
-    start[1, 60:] = 3e38
-    with pytest.warns(RuntimeWarning, match="diverged"):
-        run = short(start=start, average=X, samples=10)
-    assert np.isnan(run.averages()["mean"][1]).all()
-    assert np.isfinite(run.averages()["mean"][[0, 2]]).all()
 
 
 def test_the_size_that_is_checked_is_the_size_of_the_results():

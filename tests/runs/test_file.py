@@ -21,18 +21,13 @@ from heatbath.runs.continuation import plan_differences
 from heatbath.runs.dataset import RESULTS
 from heatbath.runs.serialise import checksum
 from tests.processes import done_apart
-from tests.runs import SMALL, SPIRALS, Interrupting, differences, same_bits
+from tests.runs import SHORT, SMALL, SPIRALS, Interrupting, differences, same_bits, small_run
 
-SHORT = {"steps": 40, "batch": 10, "record": 2, "chains": 2, "seed": 7}
 OWN = {
     "binary": (np.random.default_rng(0).standard_normal((40, 3)), np.arange(40) % 2),
     "classes": (np.random.default_rng(0).standard_normal((40, 3)), np.array(["a", "b", "ü c"] * 13 + ["a"])),
     "regression": (np.random.default_rng(0).standard_normal((40, 3)), np.linspace(-5, 9, 40)),
 }
-
-
-def small_run(**options):
-    return hb.train(SPIRALS, SMALL, hb.AdLaLa(), **(SHORT | options))
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +94,6 @@ def test_a_file_has_weights_and_its_checksum_knows_them(tmp_path):
     halves = {name: getattr(SPIRALS, name)[:, :100] for name in ("X_train", "Y_train")}
     weighed = ({**halves, f"weights_{split}": np.full((1, 100), 2.0)} for split in ("train", "test"))
     assert len({checksum(replace(SPIRALS, **changes)) for changes in weighed}) == 2
-
-
-def test_the_checksum_of_a_problem_without_weights_is_what_it_was_in_earlier_versions():
-    X = np.arange(12.0).reshape(4, 3)
-    problem = hb.datasets.from_arrays(X, X[:, 0] ** 2, X, X[:, 1], task="regression")
-    assert checksum(problem) == "820da1de1a23964ca09f1eb225c252468286002625a86c60be76db321c096833"
 
 
 @pytest.mark.parametrize(
@@ -234,14 +223,14 @@ def test_bytes_after_the_end_are_noticed(saved):
 # Files that are not runs
 
 
-def sealed(path, **attributes):
-    """Return the bytes of a file with a valid seal and these attributes."""
+def write_with_attributes(path, **attributes):
+    """Write a run with these attributes to a file with a valid seal, and return its path."""
     file.write(path, small_run().to_xarray().assign_attrs(attributes))
     return path
 
 
 def test_a_file_of_a_newer_version_asks_for_an_update(tmp_path):
-    path = sealed(tmp_path / "new.nc", heatbath_format=file.FORMAT + 1, heatbath_version="9.9")
+    path = write_with_attributes(tmp_path / "new.nc", heatbath_format=file.FORMAT + 1, heatbath_version="9.9")
     with pytest.raises(
         ValueError, match=r"new.nc was written by heatbath 9.9 in format 4.*: update heatbath"
     ):
@@ -265,7 +254,7 @@ def test_the_error_for_a_foreign_file_names_it(tmp_path):
         hb.load(tmp_path)
 
 
-def change(settings, *path, value):
+def change_setting(settings, *path, value):
     for name in path[:-1]:
         settings = settings[name]
     settings[path[-1]] = value
@@ -293,13 +282,13 @@ def change(settings, *path, value):
 def test_settings_that_were_tampered_with_are_refused(path, value, message, tmp_path):
     packed = small_run().to_xarray()
     settings = json.loads(packed.attrs["settings"])
-    change(settings, *path, value=value)
+    change_setting(settings, *path, value=value)
     file.write(tmp_path / "run.nc", packed.assign_attrs(settings=json.dumps(settings)))
     with pytest.raises(ValueError, match=rf"run.nc is not a run that can be read: .*{message}|{message}"):
         hb.load(tmp_path / "run.nc")
 
 
-def with_noise():
+def run_with_sampled_noise():
     x = np.linspace(-1, 1, 20)[:, None]
     problem = hb.datasets.from_arrays(x, x[:, 0], task="regression")
     sampling = hb.LaLa(0.1, 1.0, posterior=hb.Posterior())
@@ -308,7 +297,7 @@ def with_noise():
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
 def test_noise_that_is_no_variance_is_refused(value, tmp_path):
-    run = with_noise()
+    run = run_with_sampled_noise()
     run.data["noise_now"].values[1] = value
     run.save(tmp_path / "run.nc")
     with pytest.raises(ValueError, match="noise"):
@@ -318,7 +307,7 @@ def test_noise_that_is_no_variance_is_refused(value, tmp_path):
 @pytest.mark.parametrize("name", [result.name for result in RESULTS if result.name != "second"])
 def test_content_that_is_missing_or_of_the_wrong_shape_or_kind_is_named(name, run, tmp_path):
     """The compiled code trusts the arrays it is given."""
-    packed = (with_noise() if "noise" in name else run).to_xarray()
+    packed = (run_with_sampled_noise() if "noise" in name else run).to_xarray()
     dims = packed[name].dims
     shorter = packed.drop_vars(name).assign({name: (("other", *dims[1:]), packed[name].values[:-1])})
     other_kind = packed.assign({name: packed[name].astype("float16")})
@@ -436,24 +425,6 @@ def test_when_there_is_no_room_nothing_is_left_behind(tmp_path):
     assert hb.load(tmp_path / "run.nc").finished
 
 
-def test_a_checkpoint_that_fails_is_a_warning_and_the_run_continues(tmp_path, monkeypatch):
-    path = tmp_path / "run.nc"
-    real, calls = os.fsync, []
-
-    def fail_later(handle):
-        calls.append(handle)
-        if len(calls) > 4:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(handle)
-
-    monkeypatch.setattr(os, "fsync", fail_later)
-    with pytest.warns(RuntimeWarning, match=r"the checkpoint at step \d+ failed, and the run continues"):
-        run = small_run(steps=3000, checkpoint=path, every=0)
-    assert differences(run, small_run(steps=3000)) == []
-    monkeypatch.undo()
-    assert differences(hb.load(path).resume(), run) == []
-
-
 def test_a_killed_writers_leftovers_go_and_a_live_ones_stay(run, saved):
     old, new = (saved.with_name(f".run.nc.{n}.part") for n in (1, 2))
     for path in (old, new):
@@ -474,135 +445,12 @@ def test_a_link_stays_a_link(run, tmp_path):
     assert hb.load(tmp_path / "real" / "run.nc").step == longer.step
 
 
-# Checkpoints
-
-
-def test_the_same_call_continues_from_its_checkpoint(tmp_path):
-    path = tmp_path / "run.nc"
-    options = {"steps": 3000, "samples": 10, "checkpoint": path}
-    with pytest.warns(RuntimeWarning, match="interrupted at step"):
-        part = small_run(**options, progress=Interrupting(3))
-    assert hb.load(path).step == part.step < 3000
-    with pytest.raises(ValueError, match=r"run.nc is of another run, with other seed: it is left alone"):
-        small_run(**options | {"seed": 8})
-    assert hb.load(path).step == part.step
-    seen = []
-    run = small_run(**options, progress=seen.append)
-    assert seen[0].first == part.step
-    assert differences(run, small_run(steps=3000, samples=10)) == []
-    finished = path.stat().st_mtime_ns
-    assert differences(small_run(**options), run) == []
-    assert path.stat().st_mtime_ns == finished  # nothing was left to do
-
-
-def test_a_checkpoint_of_another_problem_or_start_is_left_alone(tmp_path):
-    path = tmp_path / "run.nc"
-    small_run(checkpoint=path)
-    before = path.read_bytes()
-    other = hb.datasets.spirals(turns=4, n_train=200, n_test=100)
-    with pytest.raises(
-        ValueError, match=r"run.nc is not a run that can be read: it is a run on another problem"
-    ):
-        hb.train(other, SMALL, hb.AdLaLa(), checkpoint=path, **SHORT)
-    with pytest.raises(ValueError, match=r"of another run, with other partition, start"):
-        hb.train(SPIRALS, SMALL, hb.LOL(), checkpoint=path, start=np.zeros(81), **SHORT)
-    with pytest.raises(ValueError, match=r"of another run, with other seed"):
-        small_run(seed=8).resume(5, checkpoint=path)
-    (tmp_path / "bad.nc").write_bytes(before[:-10])
-    with pytest.raises(ValueError, match=r"bad.nc is truncated"):
-        small_run(checkpoint=tmp_path / "bad.nc")
-    assert path.read_bytes() == before
-    assert (tmp_path / "bad.nc").read_bytes() == before[:-10]
-
-
-def test_a_resumed_run_writes_over_its_own_checkpoint(tmp_path):
-    path = tmp_path / "run.nc"
-    small_run(checkpoint=path)
-    longer = hb.load(path).resume(20, hb.AdLaLa(h=0.1), checkpoint=path)
-    assert differences(hb.load(path), longer) == []
-    assert hb.load(path).step == 60
-
-
-def test_an_interrupted_resume_continues_from_its_checkpoint_when_called_again(tmp_path):
-    """A script that loads a base and resumes it to a checkpoint, killed, and run again."""
-    base, path = small_run(), tmp_path / "long.nc"
-    whole = base.resume(3000, hb.AdLaLa(h=0.1))
-    with pytest.warns(RuntimeWarning, match="interrupted"):
-        part = base.resume(3000, hb.AdLaLa(h=0.1), checkpoint=path, progress=Interrupting(4))
-    assert hb.load(path).step == part.step > base.step
-    seen = []
-    again = base.resume(3000, hb.AdLaLa(h=0.1), checkpoint=path, progress=seen.append)
-    assert seen[0].first == part.step
-    assert differences(again, whole) == []
-
-
-def test_a_resume_never_takes_the_place_of_another_run(tmp_path):
-    path = tmp_path / "run.nc"
-    long = small_run(steps=100, checkpoint=path)
-    before = path.read_bytes()
-    lol = hb.train(SPIRALS, SMALL, hb.LOL(), **SHORT)
-    with pytest.raises(ValueError, match=r"of another run, with other partition, steps"):
-        lol.resume(10, checkpoint=path)  # the file is further along
-    with pytest.raises(ValueError, match=r"of another run, with other steps"):
-        small_run().resume(10, checkpoint=path)
-    with pytest.raises(ValueError, match=r"of another run, with other partition: it is left alone"):
-        hb.train(SPIRALS, SMALL, hb.LOL(), **(SHORT | {"steps": 100})).resume(10, checkpoint=path)
-    with pytest.raises(ValueError, match=r"of another run, with other records"):
-        small_run(steps=100, record=4).resume(10, checkpoint=path)
-    with pytest.raises(ValueError, match=r"of another run, with other partition"):
-        small_run(steps=50, record=1).resume(50, hb.AdLaLa(h=0.1), record=1).resume(10, checkpoint=path)
-    assert path.read_bytes() == before
-    long.resume(10, hb.AdLaLa(h=0.1), checkpoint=path)
-    assert hb.load(path).step == 110
-
-
-def test_record_zero_is_noted_once_whatever_happens_at_the_start(tmp_path):
-    def fail(now):
-        raise RuntimeError
-
-    options = {"steps": 100, "record": [0, 50], "checkpoint": tmp_path / "run.nc"}
-    with pytest.raises(RuntimeError):
-        small_run(**options, progress=fail)
-    assert hb.load(tmp_path / "run.nc").step == 0
-    run = small_run(**options)
-    assert run.data["step"].values.tolist() == [0, 50, 100]
-    assert differences(run, small_run(steps=100, record=[0, 50])) == []
-
-
-def test_a_run_whose_chains_all_diverged_says_so_again_from_its_checkpoint(tmp_path):
-    options = {"partition": hb.Partition(hb.SGD(weight_decay=1.0), 1e6), "checkpoint": tmp_path / "run.nc"}
-    for _ in range(2):
-        with pytest.raises(FloatingPointError, match=r"all chains diverged \(chain 0 at step"):
-            hb.train(SPIRALS, SMALL, **options, **SHORT)
-
-
-def test_memory_that_runs_out_in_a_checkpoint_is_a_warning(tmp_path, monkeypatch):
-    calls, real = [], file.write
-
-    def write(*arguments):
-        calls.append(1)
-        if len(calls) > 1:
-            raise MemoryError("no room")
-        real(*arguments)
-
-    monkeypatch.setattr(file, "write", write)
-    with pytest.warns(
-        RuntimeWarning, match="the checkpoint at step 40 failed, and the run continues: no room"
-    ):
-        assert small_run(checkpoint=tmp_path / "run.nc").finished
-
-
 def test_a_problem_that_was_edited_in_place_is_the_users_own(tmp_path):
     problem = hb.datasets.spirals(n_train=50, n_test=10)
     for factor in (1.0, 2.0):
         problem.X_train[:] *= factor
         hb.train(problem, SMALL, hb.LOL(), **SHORT).save(tmp_path / "run.nc")
         np.testing.assert_array_equal(hb.load(tmp_path / "run.nc").problem.X_train, problem.X_train)
-
-
-def test_bad_intervals_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="every must be >= 0"):
-        small_run(checkpoint=tmp_path / "run.nc", every=-1)
 
 
 def test_reading_does_not_unpickle_or_evaluate():

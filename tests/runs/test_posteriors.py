@@ -15,23 +15,23 @@ POSTERIOR = hb.Posterior(prior=(0.5, 1.0), temperature=0.9)
 SAMPLING = hb.LaLa(h=0.1, gamma=1.0, posterior=POSTERIOR)
 
 
-def trained(problem=PROBLEM, partition=SAMPLING, steps=400, **options):
+def sampled_run(problem=PROBLEM, partition=SAMPLING, steps=400, **options):
     return hb.train(problem, NETWORK, partition, steps, 8, 3, samples=8, record=8, **options)
 
 
-def assert_same(one, other):
+def assert_same_runs(one, other):
     xr.testing.assert_identical(one.data, other.data)
     assert one.partition == other.partition
 
 
 def test_a_run_is_the_same_saved_resumed_and_replayed(tmp_path):
-    run = trained()
+    run = sampled_run()
     run.save(tmp_path / "run.nc")
     loaded = hb.load(tmp_path / "run.nc")
-    assert_same(run, loaded)
+    assert_same_runs(run, loaded)
     assert loaded.partition.posterior == POSTERIOR
-    assert_same(run, loaded.replay())
-    half = trained(steps=200)
+    assert_same_runs(run, loaded.replay())
+    half = sampled_run(steps=200)
     half.save(tmp_path / "half.nc")
     longer = hb.load(tmp_path / "half.nc").resume(200)
     for name in ("theta", "p", "noise_now"):
@@ -49,12 +49,12 @@ def test_chains_have_the_same_bits_on_any_number_of_threads_and_in_any_company(t
 
 def test_the_text_of_a_run_names_its_posterior():
     assert "posterior: Posterior(prior=(0.5, 1.0), noise='sampled', temperature=0.9, degrees=None)" in repr(
-        trained()
+        sampled_run()
     )
 
 
 def test_the_noise_is_noted_with_records_and_samples():
-    run = trained()
+    run = sampled_run()
     assert run.data["noise"].dims == ("chain", "record", "target")
     assert run.data["sample_noise"].shape == (3, 8, 2)
     np.testing.assert_array_equal(run.data["noise"].values[:, -1], run.data["noise_now"])
@@ -76,8 +76,8 @@ def test_a_sweep_and_a_comparison_have_posteriors():
 
 
 def test_a_posterior_of_classes_is_a_temperature_and_a_prior():
-    run = trained(CLASSES, hb.LaLa(h=0.1, gamma=1.0, posterior=hb.Posterior(prior=2.0, temperature=0.5)))
-    plain = trained(CLASSES, hb.LaLa(h=0.1, gamma=1.0, tau=0.5 / 50, weight_decay=1 / (4 * 50)))
+    run = sampled_run(CLASSES, hb.LaLa(h=0.1, gamma=1.0, posterior=hb.Posterior(prior=2.0, temperature=0.5)))
+    plain = sampled_run(CLASSES, hb.LaLa(h=0.1, gamma=1.0, tau=0.5 / 50, weight_decay=1 / (4 * 50)))
     np.testing.assert_array_equal(run.theta, plain.theta)
     assert "noise_now" not in run.data
 
@@ -86,7 +86,7 @@ def test_an_adaptive_part_keeps_the_law_of_its_thermostat():
     method = hb.AdaptiveLangevin(tau=1e-4, sigma=0.01, epsilon=0.1).at_temperature(1e-2)
     assert method.sigma**2 / method.tau == pytest.approx(0.01**2 / 1e-4)
     assert method.epsilon * method.tau == pytest.approx(0.1 * 1e-4)
-    run = trained(partition=hb.AdLaLa(h=0.1, posterior=hb.Posterior()))
+    run = sampled_run(partition=hb.AdLaLa(h=0.1, posterior=hb.Posterior()))
     assert np.isfinite(run.theta).all()
 
 
@@ -105,7 +105,7 @@ def test_an_adaptive_part_keeps_the_law_of_its_thermostat():
         (lambda: hb.Partition(hb.SGLD(), 0.1), "needs sigma"),
         (lambda: hb.Partition(hb.SGLD(0.1), 0.1, POSTERIOR), "sets sigma, so leave it out"),
         (
-            lambda: trained(
+            lambda: sampled_run(
                 partition=hb.LaLa(0.1, 1.0, word="BAOAB", word_output="ABOBA", posterior=hb.Posterior())
             ),
             "either all words or none must show θ at the kick",
@@ -113,18 +113,27 @@ def test_an_adaptive_part_keeps_the_law_of_its_thermostat():
         (lambda: hb.Posterior(noise="known"), "'sampled'"),
         (lambda: hb.Posterior(noise=(0.1, -1.0)), "noise"),
         (lambda: hb.Posterior(temperature=0.0), "temperature"),
-        (lambda: trained(partition=hb.LaLa(0.1, 1.0, posterior=hb.Posterior(prior=(1.0,)))), "2 layers"),
-        (lambda: trained(partition=hb.LaLa(0.1, 1.0, posterior=hb.Posterior(noise=(1, 2, 3)))), "2 targets"),
-        (lambda: trained(CLASSES, hb.LaLa(0.1, 1.0, posterior=hb.Posterior(noise=1))), "for a regression"),
-        (lambda: trained(partition=hb.LaLa(0.1, 1.0, posterior=hb.Posterior(temperature=99.0))), "at most"),
+        (lambda: sampled_run(partition=hb.LaLa(0.1, 1.0, posterior=hb.Posterior(prior=(1.0,)))), "2 layers"),
         (
-            lambda: trained(
+            lambda: sampled_run(partition=hb.LaLa(0.1, 1.0, posterior=hb.Posterior(noise=(1, 2, 3)))),
+            "2 targets",
+        ),
+        (
+            lambda: sampled_run(CLASSES, hb.LaLa(0.1, 1.0, posterior=hb.Posterior(noise=1))),
+            "for a regression",
+        ),
+        (
+            lambda: sampled_run(partition=hb.LaLa(0.1, 1.0, posterior=hb.Posterior(temperature=99.0))),
+            "at most",
+        ),
+        (
+            lambda: sampled_run(
                 partition=hb.Partition(hb.AdaptiveLangevin(), 0.1, posterior=hb.Posterior(prior=(1, 2)))
             ),
             "share thermostats",
         ),
         (
-            lambda: trained().resume(10, hb.LaLa(0.1, 1.0, posterior=hb.Posterior())),
+            lambda: sampled_run().resume(10, hb.LaLa(0.1, 1.0, posterior=hb.Posterior())),
             "continues with the posterior",
         ),
     ],
@@ -137,7 +146,7 @@ def test_what_cannot_work_is_refused(make, words):
 @pytest.mark.parametrize("friction", ["map", "sde"])
 def test_coefficients_of_an_adaptive_part_can_change_on_the_way(friction):
     post = hb.Posterior()
-    run = trained(partition=hb.AdLaLa(0.1, friction=friction, posterior=post))
+    run = sampled_run(partition=hb.AdLaLa(0.1, friction=friction, posterior=post))
     longer = run.resume(100, hb.AdLaLa(0.1, sigma=0.02, epsilon=0.2, friction=friction, posterior=post))
     assert np.isfinite(longer.theta).all()
     method = hb.AdaptiveLangevin(tau=1e-4, sigma=0.01, epsilon=0.1, xi=0.3, friction=friction)
@@ -158,7 +167,7 @@ def test_the_points_of_a_sweep_have_the_temperature_of_the_posterior():
 
 def test_a_run_that_is_too_short_to_draw_the_noise_warns():
     with pytest.warns(RuntimeWarning, match="drawn every 50 steps, and there are only 20"):
-        trained(steps=20)
+        sampled_run(steps=20)
 
 
 def test_a_method_that_diverged_has_nothing_to_predict_from():

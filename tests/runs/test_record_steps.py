@@ -2,15 +2,8 @@
 
 import pytest
 
-import heatbath as hb
 from heatbath.runs.record_steps import spread_records, spread_samples
-from tests.runs import SMALL, SPIRALS
-
-
-def short(**options):
-    """Train for 120 steps, with three chains and two records."""
-    settings = {"steps": 120, "batch": 20, "chains": 3, "seed": 2, "record": 2, **options}
-    return hb.train(SPIRALS, SMALL, settings.pop("partition", hb.AdLaLa()), **settings)
+from tests.runs import short_run
 
 
 def test_records_are_spread_evenly_and_end_with_the_last_step():
@@ -36,7 +29,7 @@ def test_records_are_spread_evenly_and_end_with_the_last_step():
 def test_two_of_samples_burn_in_and_thin_decide_the_third(given, burn_in, thin):
     known = {"samples": None, "burn_in": None, "thin": None} | given
     assert spread_samples(120, **known) == (burn_in, thin)
-    run = short(**given)
+    run = short_run(**given)
     expected = [burn_in + thin * (i + 1) for i in range(given["samples"])]
     assert run.data["sample_step"].values.tolist() == expected
     assert expected[-1] == 120
@@ -59,4 +52,4 @@ def test_two_of_samples_burn_in_and_thin_decide_the_third(given, burn_in, thin):
 )
 def test_samples_that_cannot_be_had_are_refused(given):
     with pytest.raises(ValueError, match=r"samples|burn_in|thin"):
-        short(**given)
+        short_run(**given)

@@ -22,7 +22,7 @@ PARTITIONS = {
 }
 
 
-def short(partition, steps=160, record=8, **options):
+def thermal_run(partition, steps=160, record=8, **options):
     settings = {"batch": 20, "chains": 3, "seed": 4, "momenta": "thermal", **options}
     return hb.train(SPIRALS, SMALL, partition, steps, record=record, **settings)
 
@@ -30,8 +30,8 @@ def short(partition, steps=160, record=8, **options):
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("partition", PARTITIONS.values(), ids=PARTITIONS)
 def test_a_resumed_run_is_the_run_that_never_stopped(partition, shuffled, tmp_path):
-    whole = short(partition, shuffled=shuffled)
-    half = short(partition, steps=80, record=4, shuffled=shuffled)
+    whole = thermal_run(partition, shuffled=shuffled)
+    half = thermal_run(partition, steps=80, record=4, shuffled=shuffled)
     assert differences(half.resume(80), whole) == []
     half.save(tmp_path / "half.nc")
     thrice = hb.load(tmp_path / "half.nc").resume(20, record=1)
@@ -45,7 +45,7 @@ def test_a_resumed_run_is_the_run_that_never_stopped(partition, shuffled, tmp_pa
 def test_everything_in_the_state_matters(name):
     """A control: with any of it changed, a resumed run is another."""
     partition = {"second": "Adam", "rung": "tempered"}.get(name, "AdLaLa")
-    half = short(PARTITIONS[partition], steps=80, record=4)
+    half = thermal_run(PARTITIONS[partition], steps=80, record=4)
     altered = half.data.copy(deep=True)
     altered[name] = (altered[name] + 1) % 3 if name == "rung" else altered[name] + 1e-3
     other = hb.Run(half.plan, half.step, altered).resume(80)
@@ -55,9 +55,11 @@ def test_everything_in_the_state_matters(name):
 @pytest.mark.parametrize("rung", [-1, 3, 10**9])
 def test_a_rung_that_is_not_on_the_ladder_is_refused(rung):
     """The compiled code would read beyond the ladder."""
-    half = short(PARTITIONS["tempered"], steps=80, record=4)
+    half = thermal_run(PARTITIONS["tempered"], steps=80, record=4)
     altered = half.data.assign(rung=half.data["rung"] * 0 + rung)
-    with pytest.raises(ValueError, match="a chain is on a rung that the ladder of temperatures does not have"):
+    with pytest.raises(
+        ValueError, match="a chain is on a rung that the ladder of 3 temperatures does not have"
+    ):
         hb.Run(half.plan, half.step, altered).resume(80)
 
 
@@ -68,37 +70,37 @@ def test_resume_in_float64_with_the_word_as_written_and_a_given_start(tmp_path):
         "start": np.random.default_rng(0).standard_normal((3, 81)),
     }
     partition = hb.Partition(hb.Langevin(0.5, 1e-3), 0.1)
-    short(partition, steps=80, record=4, **options).save(tmp_path / "run.nc")
+    thermal_run(partition, steps=80, record=4, **options).save(tmp_path / "run.nc")
     loaded = hb.load(tmp_path / "run.nc")
-    assert differences(loaded.resume(80), short(partition, **options)) == []
-    assert differences(loaded.replay(), short(partition, steps=80, record=4, **options)) == []
+    assert differences(loaded.resume(80), thermal_run(partition, **options)) == []
+    assert differences(loaded.replay(), thermal_run(partition, steps=80, record=4, **options)) == []
 
 
 def test_a_dead_chain_stays_dead_and_is_reported_once():
     start = np.tile(SMALL.start(2, 1, [0], 1), (3, 1))
     start[1, 60:] = 3e38
     with pytest.warns(RuntimeWarning, match="diverged"):
-        run = short(hb.Partition(hb.SGD(), 0.1), steps=80, record=4, start=start)
+        run = thermal_run(hb.Partition(hb.SGD(), 0.1), steps=80, record=4, start=start)
     with pytest.warns(RuntimeWarning, match="diverged"):
-        whole = short(hb.Partition(hb.SGD(), 0.1), start=start)
+        whole = thermal_run(hb.Partition(hb.SGD(), 0.1), start=start)
     assert differences(run.resume(80), whole) == []  # warnings are errors here: none comes
 
 
 def test_records_of_a_longer_run():
-    run = short(hb.LOL(), steps=100, record=[0, 30])
+    run = thermal_run(hb.LOL(), steps=100, record=[0, 30])
     longer = run.resume(100, record=[150])
     assert longer.data["step"].values.tolist() == [0, 30, 100, 150, 200]
     assert run.resume(50).data["step"].values.tolist() == [0, 30, 100, 150]
-    every_third = short(hb.LOL(), steps=80, record=8, losses_every=3).resume(60, record=6)
+    every_third = thermal_run(hb.LOL(), steps=80, record=8, losses_every=3).resume(60, record=6)
     seen = every_third.data["step"].values[np.isfinite(every_third.loss("test")[0])]
     assert seen.tolist() == [30, 60, 80, 90, 120, 140]  # and where it stopped
 
 
 def test_resuming_a_finished_run_needs_a_number_of_steps():
     with pytest.raises(ValueError, match=r"all 160 steps are made: give the number of further ones"):
-        short(hb.LOL()).resume()
+        thermal_run(hb.LOL()).resume()
     with pytest.raises(ValueError, match="steps must be a whole number >= 1"):
-        short(hb.LOL()).resume(0)
+        thermal_run(hb.LOL()).resume(0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -124,7 +126,7 @@ def test_what_is_left_of_an_interrupted_run_may_be_recorded_otherwise_or_cut_sho
 
 
 def test_records_that_are_past_or_too_late_are_refused():
-    run = short(hb.LOL(), steps=100, record=[0, 30])
+    run = thermal_run(hb.LOL(), steps=100, record=[0, 30])
     for step in (50, 100, 201):
         with pytest.raises(ValueError, match=r"record: a step must be a whole number >= 101 and < 201"):
             run.resume(100, record=[step])
@@ -140,7 +142,7 @@ def three_changes(word):
         adaptive = hb.AdaptiveLangevin(tau, 0.01, 0.1)
         return hb.Partition({"hidden": adaptive, "output": hb.Langevin(gamma, tau, word)}, h)
 
-    run = short(partition(0.1, 1e-4, 0.1), steps=40, record=2)
+    run = thermal_run(partition(0.1, 1e-4, 0.1), steps=40, record=2)
     run = run.resume(40, partition(0.05, 1e-4, 0.1), record=2)
     run = run.resume(40, partition(0.05, 1e-3, float("inf")), record=2)
     late = 1 if word == "ABOBA" else 0
@@ -161,13 +163,13 @@ def test_a_history_with_three_changes_is_replayed_from_its_file_alone(word, tmp_
     assert loaded.partition == planned_partition
     assert differences(loaded, run) == []
     assert differences(loaded.replay(threads=1), run) == []
-    assert differences(short(planned_partition), run) == []
-    unchanged = short(hb.Partition(dict(loaded.partition.methods), 0.1))
+    assert differences(thermal_run(planned_partition), run) == []
+    unchanged = thermal_run(hb.Partition(dict(loaded.partition.methods), 0.1))
     assert not same_bits(unchanged, run)
 
 
 def test_a_change_leaves_the_past_alone_and_acts_at_once():
-    before = short(hb.LOL(), steps=80, record=range(81), weights=True)
+    before = thermal_run(hb.LOL(), steps=80, record=range(81), weights=True)
     after = before.resume(2, hb.LOL(h=0.05), record=[81, 82])
     went_on = before.resume(2, record=[81, 82])
     np.testing.assert_array_equal(after.weights()[:, :81], before.weights())
@@ -223,14 +225,14 @@ def test_what_is_more_than_a_change_of_coefficients_is_refused(before, after, me
 
 def test_a_change_must_be_a_partition():
     with pytest.raises(TypeError, match="partition must be a Partition"):
-        short(hb.LOL()).resume(10, hb.Langevin(1.0, 0.1))
+        thermal_run(hb.LOL()).resume(10, hb.Langevin(1.0, 0.1))
 
 
 # What a run says of itself
 
 
 def test_the_text_of_a_run_describes_it_and_its_last_losses():
-    text = repr(short(hb.LOL(), dtype="float64"))
+    text = repr(thermal_run(hb.LOL(), dtype="float64"))
     for piece in ("Run: step 160, batch 20, seed 4, float64", "spirals, binary, 200 training and 100 test",
                   "2-20-1, relu, 81 parameters", "hidden: Langevin(gamma=0.01", "h: 0.1",
                   "chains   3\n"):  # fmt: skip
@@ -250,7 +252,7 @@ def test_a_run_with_chains_that_diverged_says_how_many():
     start = np.tile(SMALL.start(2, 1, [0], 1), (3, 1))
     start[1, 60:] = 3e38
     with pytest.warns(hb.DivergedWarning):
-        run = short(hb.Partition(hb.SGD(), 0.1), start=start)
+        run = thermal_run(hb.Partition(hb.SGD(), 0.1), start=start)
     assert "chains   3, 1 diverged" in repr(run)
     assert f"loss {float(run.loss('test')[[0, 2], -1].mean()):.4g}" in repr(run)
 

@@ -17,7 +17,7 @@ from tests.patience import PATIENCE
 from tests.runs import SMALL, SPIRALS, Interrupting, differences
 
 
-def short(**options):
+def train_three_chains(**options):
     settings = {"steps": 200, "batch": 20, "chains": 3, "record": 5, "seed": 1, **options}
     return hb.train(SPIRALS, SMALL, settings.pop("partition", hb.AdLaLa()), **settings)
 
@@ -31,7 +31,9 @@ def test_a_chain_that_diverges_is_reported_with_step_and_part_and_the_others_go_
     with pytest.warns(
         RuntimeWarning, match=r"diverged and stopped: chain 1 at step \d+ in '(hidden|output)'"
     ):
-        run = short(start=start, partition=hb.Partition({"hidden": hb.SGD(), "output": hb.SGD()}, 0.1))
+        run = train_three_chains(
+            start=start, partition=hb.Partition({"hidden": hb.SGD(), "output": hb.SGD()}, 0.1)
+        )
     assert run.died.tolist()[::2] == [-1, -1]
     assert run.died[1] >= 0
     assert np.isnan(run.loss("test")[1, -1])
@@ -42,7 +44,7 @@ def test_when_all_chains_diverge_the_error_suggests_a_smaller_h():
     with pytest.raises(
         FloatingPointError, match=r"all chains diverged \(chain 0 at step .*choose a smaller h"
     ):
-        short(partition=hb.Partition(hb.SGD(weight_decay=1.0), 1e6))
+        train_three_chains(partition=hb.Partition(hb.SGD(weight_decay=1.0), 1e6))
 
 
 # Where warnings point
@@ -73,7 +75,7 @@ def test_a_divergence_is_shown_at_the_users_call(call):
 
 
 def test_a_divergence_in_a_resume_or_a_fit_is_shown_at_the_users_call_too():
-    run = short(partition=hb.Partition(hb.SGD(weight_decay=1.0), 0.1), steps=20)
+    run = train_three_chains(partition=hb.Partition(hb.SGD(weight_decay=1.0), 0.1), steps=20)
     altered = run.data.copy(deep=True)
     altered["theta"][1] = 1e38
     with pytest.warns(hb.DivergedWarning) as caught:
@@ -90,7 +92,7 @@ def test_a_divergence_in_a_resume_or_a_fit_is_shown_at_the_users_call_too():
 
 def test_an_interruption_and_a_checkpoint_that_fails_are_shown_at_the_users_call(tmp_path, monkeypatch):
     with pytest.warns(hb.InterruptedWarning, match="interrupted at step") as caught:
-        run = short(steps=3000, progress=Interrupting(1))
+        run = train_three_chains(steps=3000, progress=Interrupting(1))
     assert caught[0].filename == __file__
     with pytest.warns(hb.InterruptedWarning) as caught:
         run.resume(progress=Interrupting(1))
@@ -106,7 +108,7 @@ def test_an_interruption_and_a_checkpoint_that_fails_are_shown_at_the_users_call
 
     monkeypatch.setattr(file, "write", fail)
     with pytest.warns(RuntimeWarning, match="the checkpoint at step 200 failed") as caught:
-        short(checkpoint=tmp_path / "run.nc")
+        train_three_chains(checkpoint=tmp_path / "run.nc")
     assert {w.filename for w in caught} == {__file__}
 
 
@@ -150,7 +152,7 @@ def test_ctrl_c_of_a_program_that_handles_it_itself_is_left_to_it():
     seen = []
     usual = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
     try:
-        run = short(partition=hb.LOL(), progress=Interrupting(1))
+        run = train_three_chains(partition=hb.LOL(), progress=Interrupting(1))
     finally:
         signal.signal(signal.SIGINT, usual)
     assert seen == [1]
@@ -159,7 +161,7 @@ def test_ctrl_c_of_a_program_that_handles_it_itself_is_left_to_it():
 
 def test_training_in_another_thread_does_not_touch_signals():
     runs = []
-    worker = threading.Thread(target=lambda: runs.append(short(partition=hb.LOL())))
+    worker = threading.Thread(target=lambda: runs.append(train_three_chains(partition=hb.LOL())))
     worker.start()
     worker.join()
     assert runs[0].finished

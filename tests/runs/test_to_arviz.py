@@ -27,7 +27,7 @@ N = 200
 BEFORE = arviz.__version__ < "1"
 
 
-def posterior(tau, **options):
+def run_at_temperature(tau, **options):
     """Return samples of a law at temperature τ, which has a standard normal prior if τ is 1/n."""
     partition = hb.Partition(hb.Langevin(1.0, tau, weight_decay=tau), 0.2)
     settings = {"chains": 4, "samples": 200, "record": 10, "seed": 3} | options
@@ -36,7 +36,7 @@ def posterior(tau, **options):
 
 @pytest.fixture(scope="module")
 def warm():
-    return posterior(1 / N)
+    return run_at_temperature(1 / N)
 
 
 def test_arviz_has_the_function_at_the_test_data_by_default(warm):
@@ -65,7 +65,7 @@ def test_a_posterior_has_converged_and_a_cold_law_has_not(warm):
     assert float(rhat.max()) < 1.06
     assert float(rhat.median()) < 1.02
     assert 100 < float(ess.median()) <= 4 * 200 * 1.5  # of 800
-    cold = posterior(1e-6).to_arviz()
+    cold = run_at_temperature(1e-6).to_arviz()
     assert float(arviz.rhat(cold)["prediction"].max()) > 1.5
     assert float(arviz.ess(cold)["prediction"].median()) < 60
 
@@ -130,15 +130,15 @@ ALL = {"posterior", "predictions", "log_likelihood", "posterior_predictive", "ob
 PRIORS = {"prior", "prior_predictive"}
 
 
-def names(data):
+def group_names(data):
     return set(data.children if isinstance(data, xr.DataTree) else data.groups())
 
 
-def table(group):
+def as_dataset(group):
     return group.to_dataset() if isinstance(group, xr.DataTree) else group
 
 
-def regression(targets=1, **options):
+def regression_run(targets=1, **options):
     problem = hb.datasets.from_arrays(
         X, Y[:, :targets], X[:5], Y[:5, :targets], task="regression", standardise=True
     )
@@ -148,12 +148,12 @@ def regression(targets=1, **options):
 
 @pytest.fixture(scope="module")
 def two():
-    return regression(targets=2, temperature=0.7)
+    return regression_run(targets=2, temperature=0.7)
 
 
 def test_the_likelihood_is_that_of_the_training_examples_in_the_users_units(two):
     data = two.to_arviz()
-    assert names(data) == ALL | PRIORS
+    assert group_names(data) == ALL | PRIORS
     np.testing.assert_allclose(data.observed_data["y"], Y, rtol=1e-12)
     means, sigma = two.outputs(X, samples=True), data.posterior["sigma"].values
     np.testing.assert_allclose(
@@ -186,12 +186,12 @@ def test_new_data_lie_around_what_each_network_says(two):
         assert abs(np.corrcoef(z[..., 0].ravel(), z[..., 1].ravel())[0, 1]) < 0.1
     again = two.to_arviz()
     for group in ALL | PRIORS:
-        xr.testing.assert_identical(table(data[group]), table(again[group]))
+        xr.testing.assert_identical(as_dataset(data[group]), as_dataset(again[group]))
 
 
 @pytest.mark.parametrize("noise", ["sampled", (3.0, 0.02)])
 def test_the_prior_is_that_of_the_posterior_at_any_temperature(noise):
-    run = regression(targets=2, prior=(0.5, 2.0), noise=noise, temperature=0.7)
+    run = regression_run(targets=2, prior=(0.5, 2.0), noise=noise, temperature=0.7)
     data = run.to_arviz(parameters=True)
     theta = data.prior["theta"].values[0]
     for deviation, own in ((0.5, theta[:, :16]), (2.0, theta[:, 16:])):
@@ -219,7 +219,7 @@ def test_classes_have_a_likelihood_with_or_without_a_posterior(classes):
     sampling = hb.LaLa(h=0.2, gamma=1.0, posterior=hb.Posterior(prior=3.0))
     run = hb.train(problem, hb.MLP((4,), "tanh"), sampling, 1000, 40, 3, samples=100, burn_in=500)
     data = run.to_arviz()
-    assert names(data) == ALL | PRIORS
+    assert group_names(data) == ALL | PRIORS
     p = run.outputs(X, samples=True)
     p = np.concatenate([1 - p, p], axis=-1) if classes == 2 else p
     places = labels.astype(int)
@@ -237,7 +237,7 @@ def test_classes_have_a_likelihood_with_or_without_a_posterior(classes):
             abs((expected * (drawn == label)).sum() - (expected**2).sum()) < 4 * error
         )  # of each by its own
     plain = hb.train(problem, hb.MLP((4,), "tanh"), hb.LaLa(0.2, 1.0, 0.025), 20, 40, samples=2)
-    assert names(plain.to_arviz()) == ALL
+    assert group_names(plain.to_arviz()) == ALL
 
 
 def test_classes_are_drawn_with_their_probabilities():
@@ -246,7 +246,7 @@ def test_classes_are_drawn_with_their_probabilities():
     assert stats.chisquare(np.bincount(drawn.ravel(), minlength=3), 20_000 * share).pvalue > 1e-3
 
 
-def raw(run, thetas, x):
+def raw_predictions(run, thetas, x):
     """Return what networks predict for examples, by the definition, (networks, examples) each.
 
     Values in the user's units or logarithms of rates, and the standard deviations around values.
@@ -279,12 +279,12 @@ def test_other_likelihoods_have_their_own_densities_and_data(kind):
     sampling = hb.LaLa(h=0.1, gamma=1.0, posterior=posterior)
     run = hb.train(problem, hb.MLP((4,), "tanh"), sampling, 1000, 40, 3, samples=50, burn_in=500)
     data = run.to_arviz(parameters=True)
-    assert names(data) == ALL | PRIORS
+    assert group_names(data) == ALL | PRIORS
     np.testing.assert_allclose(data.observed_data["y"], y, rtol=1e-12)
     assert ("sigma" in data.posterior) == ("sigma" in data.prior) == (kind == "Student")
 
     def law_of(group, x):
-        values, sd = raw(run, group["theta"].values.reshape(-1, run.theta.shape[1]), x)
+        values, sd = raw_predictions(run, group["theta"].values.reshape(-1, run.theta.shape[1]), x)
         if kind == "counts":
             return stats.poisson(np.exp(values))
         if kind == "network":
@@ -328,8 +328,8 @@ def test_a_class_that_is_held_to_be_impossible_has_a_likelihood():
 def test_groups_that_cannot_be_known_are_left_out_or_refused():
     problem = hb.datasets.from_arrays(X, Y, X[:5], Y[:5], task="regression")
     run = hb.train(problem, hb.MLP((4,)), hb.LaLa(0.05, 1.0, 1e-3), 20, 40, chains=2, samples=4)
-    assert names(run.to_arviz()) == {"posterior", "observed_data"}
-    assert names(run.to_arviz(groups=["posterior"])) == {"posterior"}
+    assert group_names(run.to_arviz()) == {"posterior", "observed_data"}
+    assert group_names(run.to_arviz(groups=["posterior"])) == {"posterior"}
     with pytest.raises(ValueError, match=r"log_likelihood, prior cannot be known .* posterior=Posterior"):
         run.to_arviz(groups=["prior", "log_likelihood"])
     for wrong in ("posterior", ["posteriors"], []):
@@ -359,7 +359,7 @@ def test_arviz_from_1_on_has_the_same_in_a_tree(two, monkeypatch):
     assert isinstance(tree, xr.DataTree)
     assert set(tree.children) == ALL | PRIORS
     for group in tree.children:
-        xr.testing.assert_identical(table(tree[group]), table(before[group]))
+        xr.testing.assert_identical(as_dataset(tree[group]), as_dataset(before[group]))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.2])
@@ -385,7 +385,7 @@ def test_the_leave_one_out_estimate_of_a_linear_model_is_the_one_that_is_known(t
 
 
 def test_arviz_draws_and_sums_up_what_it_is_given(two):
-    one = regression()
+    one = regression_run()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of ArviZ and of Matplotlib, and Pareto's k of so few samples
         for data in (one.to_arviz(), two.to_arviz()):

@@ -39,15 +39,15 @@ def train(problem, progress=None, **options):
     return hb.train(problem, NETWORK, hb.AdLaLa(), 2000, 10, record=20, progress=progress, **options)
 
 
-def at(step, steps=100, loss=NAN, heat=None, **more):
+def progress_at(step, steps=100, loss=NAN, heat=None, **more):
     return hb.Progress(step, steps, 0.0, loss, heat or {"all": 0.5 + step}, **more)
 
 
-def into(points, **options):
+def tracker_into(points, **options):
     return Tracker(lambda values, step, when: points.append((step, dict(values))), **options)
 
 
-def expected(seen):
+def expected_points(seen):
     """Return the points that a tracker without a limit in time writes for this progress."""
     points, last = [], None
     for now in seen:
@@ -76,10 +76,10 @@ def tracked(problem, tracker, **options):
 
 def test_a_run_is_written_point_by_point_as_its_progress_says_and_its_bits_are_the_same(problem):
     points = []
-    with into(points, every=0) as tracker:
+    with tracker_into(points, every=0) as tracker:
         run, seen = tracked(problem, tracker, chains=2)
     assert len(seen) > 3
-    assert points == expected(seen)
+    assert points == expected_points(seen)
     assert points[-1][0] == 2000
     assert points[-1][1]["loss"] == float(run.loss("test")[:, -1].mean())
     xr.testing.assert_identical(run.data, train(problem, chains=2).data)
@@ -89,9 +89,9 @@ def test_at_most_one_point_a_second_is_written_and_the_last_one_always(monkeypat
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now, time=lambda: clock.now)
     monkeypatch.setattr(trackers, "time", clock)
     points = []
-    tracker = into(points)
+    tracker = tracker_into(points)
     for step in range(1, 36):
-        tracker(at(step, 35))
+        tracker(progress_at(step, 35))
         clock.now += 0.125
     assert [step for step, _ in points] == [1, 9, 17, 25, 33, 35]
 
@@ -106,18 +106,18 @@ def test_the_last_step_has_been_written_when_a_run_is_over_and_all_when_it_is_cl
 
     tracker = Tracker(log, every=0)
     for step in (1, 2, 3):
-        tracker(at(step, 3))
+        tracker(progress_at(step, 3))
     assert points == [1, 2, 3]
-    tracker(at(4, 5))
+    tracker(progress_at(4, 5))
     tracker.close()
     assert points == [1, 2, 3, 4]
 
 
 def test_a_step_is_written_once_and_a_loss_only_when_it_is_new():
     points = []
-    with into(points, every=0) as tracker:
+    with tracker_into(points, every=0) as tracker:
         for step, loss in ((1, 2.0), (1, 2.0), (2, 2.0), (3, 1.5), (4, 1.5)):
-            tracker(at(step, loss=loss))  # without an accuracy, as of a regression
+            tracker(progress_at(step, loss=loss))  # without an accuracy, as of a regression
     assert [(step, values.get("loss")) for step, values in points] == [
         (1, 2.0),
         (2, None),
@@ -130,9 +130,9 @@ def test_a_loss_that_comes_between_two_points_is_in_the_second(monkeypatch):
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, time=lambda: clock.now)
     monkeypatch.setattr(trackers, "time", clock)
     points = []
-    with into(points) as tracker:
+    with tracker_into(points) as tracker:
         for step, loss in enumerate((3.0, 3.0, 2.0, 2.0, 2.0), start=1):
-            tracker(at(step, loss=loss))
+            tracker(progress_at(step, loss=loss))
             clock.now += 0.3
     assert [(step, values.get("loss")) for step, values in points] == [(1, 3.0), (5, 2.0)]
 
@@ -140,9 +140,9 @@ def test_a_loss_that_comes_between_two_points_is_in_the_second(monkeypatch):
 @pytest.mark.parametrize("bad", [NAN, math.inf, -math.inf])
 def test_what_is_not_finite_is_left_out(bad):
     points = []
-    with into(points, every=0) as tracker:
-        tracker(at(1, loss=bad, accuracy=0.5, heat={"hidden": bad, "output": 0.25}))
-        tracker(at(2, loss=bad, accuracy=bad, heat={"hidden": bad}))
+    with tracker_into(points, every=0) as tracker:
+        tracker(progress_at(1, loss=bad, accuracy=0.5, heat={"hidden": bad, "output": 0.25}))
+        tracker(progress_at(2, loss=bad, accuracy=bad, heat={"hidden": bad}))
     assert points == [(1, {"accuracy": 0.5, "temperature/output": 0.25})]
 
 
@@ -151,9 +151,9 @@ def test_what_was_waiting_at_the_end_is_written():
     points = []
 
     def work():
-        with into(points, every=1e9) as tracker:
+        with tracker_into(points, every=1e9) as tracker:
             for step in (1, 2, 3):
-                tracker(at(step))
+                tracker(progress_at(step))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -163,15 +163,15 @@ def test_what_was_waiting_at_the_end_is_written():
 
 def test_points_of_a_search_are_separate_and_never_the_last(problem):
     points = []
-    with into(points, every=1e9) as tracker:
-        tracker(at(1, 1, loss=3.0, finding=True))
-        tracker(at(2, 2, loss=2.0, finding=True))  # there was more to do than it thought
+    with tracker_into(points, every=1e9) as tracker:
+        tracker(progress_at(1, 1, loss=3.0, finding=True))
+        tracker(progress_at(2, 2, loss=2.0, finding=True))  # there was more to do than it thought
         assert [step for step, _ in points] in ([], [1])
     heat = "finding/temperature/all"
     assert points == [(1, {heat: 1.5, "finding/loss": 3.0}), (2, {heat: 2.5, "finding/loss": 2.0})]
 
     points.clear()
-    with into(points) as tracker:
+    with tracker_into(points) as tracker:
         warnings.simplefilter("ignore", hb.SearchEdgeWarning)
         hb.tune(problem, NETWORK, ["AdLaLa"], steps=200, candidates=4, progress=tracker)
     assert points[-1][0] > 400
@@ -180,7 +180,7 @@ def test_points_of_a_search_are_separate_and_never_the_last(problem):
 
 def test_blocks_of_an_executor_and_a_run_that_is_resumed_are_tracked(problem):
     points, grid = [], hb.AdLaLa(h=[0.1, 0.2])
-    with ThreadPoolExecutor(1) as one, into(points, every=0) as tracker:
+    with ThreadPoolExecutor(1) as one, tracker_into(points, every=0) as tracker:
         run = hb.sweep(problem, NETWORK, grid, 60, 10, record=2, executor=one, progress=tracker)
         run.resume(40, progress=tracker)
     assert [step for step, _ in points] == sorted({step for step, _ in points})
@@ -220,7 +220,7 @@ def test_a_tracker_that_fails_for_a_while_gets_every_point_later_with_its_time()
     with tracker_warnings() as messages, Tracker(log, every=0, name="MLflow") as tracker:
         for step in range(1, 10):
             (down.set if 3 <= step < 7 else down.clear)()
-            tracker(at(step))
+            tracker(progress_at(step))
             wait_for_writes(tracker)
     assert messages == ["MLflow cannot be written, and the run goes on: ConnectionError: no route"]
     assert [step for step, _ in points] == list(range(1, 10))
@@ -263,7 +263,7 @@ def test_no_more_points_are_kept_than_memory_has_room_for(monkeypatch):
 
     with tracker_warnings() as messages, Tracker(log, every=0) as tracker:
         for step in range(1, 10):
-            tracker(at(step))
+            tracker(progress_at(step))
             wait_for_writes(tracker)
         assert len(tracker._jobs) == 5
     assert messages[1:] == ["the tracker: 9 points or settings could not be written: ConnectionError: gone"]
@@ -275,7 +275,7 @@ def test_settings_that_are_refused_do_not_stand_in_the_way_of_points(problem):
     def refuse(values):
         raise ValueError("Changing param values is not allowed")
 
-    with tracker_warnings() as messages, into(points, settings=refuse, every=0) as tracker:
+    with tracker_warnings() as messages, tracker_into(points, settings=refuse, every=0) as tracker:
         run = train(problem, tracker)
         tracker.log_settings(run)
         run.resume(100, progress=tracker)
@@ -414,7 +414,7 @@ def test_a_package_gets_the_points_and_the_settings_of_a_run_that_is_begun_and_e
         run, seen = tracked(problem, tracker)
         tracker.log_settings(run)
         assert package.ends == []
-    assert package.points == expected(seen)
+    assert package.points == expected_points(seen)
     assert package.ends == ["well"]
     text = str if package.name == "mlflow" else lambda value: value
     assert package.settings == {name: text(value) for name, value in trackers.settings_of(run).items()}
@@ -434,7 +434,7 @@ def test_a_run_of_the_user_is_written_to_and_not_ended(package, given, monkeypat
     if not given:
         monkeypatch.setattr(there, name, (lambda: run) if name == "active_run" else run)
     with package.begin(**({"run": run} if given else {})) as tracker:
-        tracker(at(1))
+        tracker(progress_at(1))
     assert package.points == [(1, {"temperature/all": 1.5})]
     assert package.ends == []
 
@@ -452,7 +452,7 @@ def test_names_are_those_that_mlflow_accepts(monkeypatch):
     points, settings = [], {}
     stand_in_for_mlflow(monkeypatch, points, settings, [])
     with trackers.mlflow() as tracker:
-        tracker(at(1, heat={"layers.0, (bias)": 2.0}))
+        tracker(progress_at(1, heat={"layers.0, (bias)": 2.0}))
     assert points == [(1, {"temperature/layers.0_ _bias_": 2.0})]
 
 
@@ -561,7 +561,9 @@ def test_tensorboard_itself_has_the_values_in_single_precision(problem, tmp_path
     first, *written, last = events(tmp_path / "new")
     assert first.file_version == "brain.Event:2"
     read = [(one.step, {v.tag: v.simple_value for v in one.summary.value}) for one in written]
-    single = [(n, {k: float(np.float32(v)) for k, v in values.items()}) for n, values in expected(seen)]
+    single = [
+        (n, {k: float(np.float32(v)) for k, v in values.items()}) for n, values in expected_points(seen)
+    ]
     assert read == single
     assert b"hidden.sigma" in last.summary.value[0].metadata.plugin_data.content
     (tmp_path / "file").write_text("")
@@ -586,7 +588,7 @@ def test_mlflow_itself_has_the_values(problem, tmp_path, monkeypatch):
     assert there.data.params == {name: str(value) for name, value in trackers.settings_of(run).items()}
     for name in ("loss", "temperature/hidden", "steps_per_second"):
         read = [(one.step, one.value) for one in client.get_metric_history(number, name)]
-        assert read == [(step, values[name]) for step, values in expected(seen) if name in values]
+        assert read == [(step, values[name]) for step, values in expected_points(seen) if name in values]
 
 
 def history(folder):
@@ -621,7 +623,7 @@ def test_wandb_itself_has_the_values(problem, tmp_path, monkeypatch):
         assert dict(wandb.run.config) == trackers.settings_of(run)
     assert wandb.run is None
     wait_until(lambda: len(list(history(tmp_path))) == len(seen))  # W&B writes it when the run has ended
-    assert list(history(tmp_path)) == expected(seen)
+    assert list(history(tmp_path)) == expected_points(seen)
 
 
 @pytest.mark.parametrize("name", NAMES)

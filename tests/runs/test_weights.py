@@ -16,7 +16,7 @@ CLASSES = hb.LaLa(h=0.1, gamma=1.0, posterior=hb.Posterior(prior=0.7, temperatur
 TEMPERED = hb.LaLa(h=0.1, gamma=1.0, tau=hb.schedules.SimulatedTempering([0.01, 0.02], every=5))
 
 
-def problem(task, inputs=3, **given):
+def random_problem(task, inputs=3, **given):
     """Return a problem with random data, of which the first half is also the test set."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1, N, inputs))
@@ -27,14 +27,14 @@ def problem(task, inputs=3, **given):
     return hb.datasets.Problem("random", task, X, Y, *half, features, names, **given)
 
 
-def copied(given):
+def with_copies(given):
     """Return a problem with every example as often as it counts."""
     rows, tests = np.repeat(np.arange(N), COUNTS), np.repeat(np.arange(12), COUNTS[:12])
     arrays = {"X_train": rows, "Y_train": rows, "X_test": tests, "Y_test": tests}
     return replace(given, **{name: getattr(given, name)[:, places] for name, places in arrays.items()})
 
 
-def on_all(given, network, partition, chains, steps=120, dtype="float64"):
+def train_on_all_examples(given, network, partition, chains, steps=120, dtype="float64"):
     batch = given.X_train.shape[1]
     return hb.train(given, network, partition, steps, batch, chains, record=6, samples=6, dtype=dtype)
 
@@ -43,17 +43,20 @@ def on_all(given, network, partition, chains, steps=120, dtype="float64"):
 @pytest.mark.parametrize(
     ("given", "network", "partition"),
     [
-        (problem("binary", 2), hb.MLP((20,)), CLASSES),  # that network has code of its own
-        (problem("classes"), hb.MLP((5,), "tanh"), CLASSES),
-        (problem("regression"), hb.MLP((5,), "tanh"), KNOWN),
-        (problem("regression"), hb.MLP((5,), "tanh"), SAMPLED),
-        (problem("binary"), hb.MLP((5,), "tanh"), hb.AdLaLa(h=0.1)),
-        (problem("classes"), hb.MLP((5,), "tanh"), TEMPERED),
+        (random_problem("binary", 2), hb.MLP((20,)), CLASSES),  # that network has code of its own
+        (random_problem("classes"), hb.MLP((5,), "tanh"), CLASSES),
+        (random_problem("regression"), hb.MLP((5,), "tanh"), KNOWN),
+        (random_problem("regression"), hb.MLP((5,), "tanh"), SAMPLED),
+        (random_problem("binary"), hb.MLP((5,), "tanh"), hb.AdLaLa(h=0.1)),
+        (random_problem("classes"), hb.MLP((5,), "tanh"), TEMPERED),
     ],
 )
 def test_weights_that_are_whole_numbers_are_copies_step_by_step(given, network, partition, chains):
     whole = {"weights_train": COUNTS[None], "weights_test": COUNTS[None, :12]}
-    runs = [on_all(p, network, partition, chains) for p in (replace(given, **whole), copied(given), given)]
+    runs = [
+        train_on_all_examples(p, network, partition, chains)
+        for p in (replace(given, **whole), with_copies(given), given)
+    ]
     weighted, copies, plain = (run.data for run in runs)
     for name in ("samples", "p", "loss", "accuracy", *(("noise",) if "noise" in copies else ())):
         np.testing.assert_allclose(weighted[name], copies[name], rtol=1e-10, atol=1e-10, err_msg=name)
@@ -62,11 +65,11 @@ def test_weights_that_are_whole_numbers_are_copies_step_by_step(given, network, 
 
 
 def test_weights_count_where_layers_are_left_to_blas():
-    given, network = problem("regression"), hb.MLP((130, 130), "tanh")
+    given, network = random_problem("regression"), hb.MLP((130, 130), "tanh")
     whole = {"weights_train": COUNTS[None], "weights_test": COUNTS[None, :12]}
     weighted, copies, plain = (
-        on_all(p, network, KNOWN, 1, 6, "float32").data
-        for p in (replace(given, **whole), copied(given), given)
+        train_on_all_examples(p, network, KNOWN, 1, 6, "float32").data
+        for p in (replace(given, **whole), with_copies(given), given)
     )
     for name in ("p", "loss"):
         np.testing.assert_allclose(weighted[name], copies[name], rtol=1e-4, atol=1e-6, err_msg=name)
@@ -74,7 +77,7 @@ def test_weights_count_where_layers_are_left_to_blas():
 
 
 def test_weights_that_are_all_1_change_no_bit_and_their_scale_only_what_a_posterior_is():
-    given = problem("classes")
+    given = random_problem("classes")
     for partition in (hb.AdLaLa(h=0.1), CLASSES):
         for dtype in ("float32", "float64"):
             one, same, thrice = (
@@ -92,7 +95,7 @@ def test_weights_that_are_all_1_change_no_bit_and_their_scale_only_what_a_poster
 
 def test_weights_of_the_test_need_none_of_the_training_and_the_other_way_round():
     """Buffers have room for the wider of the two: in lanes, with small batches, there is none to spare."""
-    given, weights = problem("binary"), COUNTS[None, :12] / 3
+    given, weights = random_problem("binary"), COUNTS[None, :12] / 3
     theta = 0.1 * np.arange(26.0)
     runs = [
         hb.train(p, hb.MLP((5,)), hb.Partition(hb.Frozen(), 0.1), 1, 4, 16, start=theta, record=1)
@@ -113,11 +116,13 @@ def test_a_run_says_that_its_examples_have_weights_and_needs_none_to_test_on():
     )
     run = hb.train(given, hb.MLP((5,)), hb.AdLaLa(), 2)
     assert "9 training and 0 test examples with weights" in repr(run)
-    assert "with weights" not in repr(on_all(problem("binary"), hb.MLP((5,)), hb.AdLaLa(), 1, 6))
+    assert "with weights" not in repr(
+        train_on_all_examples(random_problem("binary"), hb.MLP((5,)), hb.AdLaLa(), 1, 6)
+    )
 
 
 def test_several_draws_of_the_data_have_weights_of_their_own_and_one_sum_in_a_posterior():
-    given = problem("binary")
+    given = random_problem("binary")
     arrays = {
         name: np.tile(getattr(given, name), (2, 1, 1)) for name in ("X_train", "Y_train", "X_test", "Y_test")
     }
@@ -141,7 +146,7 @@ def test_several_draws_of_the_data_have_weights_of_their_own_and_one_sum_in_a_po
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 def test_the_sum_of_the_weights_is_the_number_of_examples_of_a_posterior(temperature):
-    given, network, total = problem("regression"), hb.MLP((5,)), COUNTS.sum() / 4
+    given, network, total = random_problem("regression"), hb.MLP((5,)), COUNTS.sum() / 4
     given = replace(given, weights_train=COUNTS[None] / 4)
     sampled = hb.Partition(hb.Langevin(gamma=1.0), 0.1, hb.Posterior(prior=0.5, temperature=temperature))
     settled = settle(sampled, network, given, 6)

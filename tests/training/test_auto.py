@@ -15,7 +15,7 @@ from heatbath.diagnostics.statistics import Estimate
 from heatbath.runs.adaptation_record import Found
 from heatbath.runs.simulation import full_gradients
 from heatbath.training import auto, budget
-from heatbath.training.stepsize import StepsizeTrial, choose_stepsize, is_far_too_hot, is_right
+from heatbath.training.stepsize import is_far_too_hot, is_right
 
 
 def regression(n=60, noise=0.1, seed=0):
@@ -69,7 +69,7 @@ def test_where_a_look_at_all_examples_takes_long_few_are_taken(cheap, looks, lad
 
     monkeypatch.setattr(auto, "thermal_ratio", too_hot)
     monkeypatch.setattr(auto, "thermal_ratios", all_too_hot)
-    monkeypatch.setattr(budget, "LOOKS", budget.TemperatureRule(always_affordable=cheap))
+    monkeypatch.setattr(budget, "MEASUREMENT", budget.TemperatureRule(always_affordable=cheap))
     with pytest.warns(hb.OffTemperatureWarning):
         hb.train(regression(200), hb.MLP((3,), "tanh"), langevin(), 4000, 2, 2, samples=4, record=1)
     assert len(looks_of_ladders) == ladders
@@ -110,19 +110,6 @@ def test_all_larger_stepsizes_are_too_hot_or_diverge():
     run = hb.train(stiff, hb.MLP(()), langevin(gamma=2.0), 4000, 60, 8, samples=20, burn_in=2000, record=1)
     assert run.partition.h * 20 * PROBLEM.X_train.std() < 2  # the limit of stability
     assert all(not is_right(Estimate(t, 0.0)) for h, t in run.found.tried if h > run.partition.h)
-
-
-def test_what_is_chosen():
-    def tried(*temperatures):
-        return [StepsizeTrial(0.4 / 2**k, Estimate(t, 0.02)) for k, t in enumerate(temperatures)]
-
-    assert choose_stepsize(tried(math.nan, 1.5, 1.1, 1.0)) == 0.1
-    assert choose_stepsize(tried(1.0, 1.5, 1.0)) == 0.4
-    assert choose_stepsize(tried(math.nan, 9.0, 5.0, 3.0, 2.0)) == 0.05  # the coolest of 0.2, 0.1 and 0.05
-    assert is_right(Estimate(1.13, 0.02))
-    assert not is_right(Estimate(1.15, 0.02))
-    assert not is_right(Estimate(0.85, 0.02))
-    assert not is_right(Estimate(1.5, 10.0))  # nothing is known
 
 
 def test_a_run_that_is_too_hot_says_so():
@@ -220,7 +207,7 @@ def test_refusals():
         hb.train(*given, langevin(gamma=[0.1, 1.0]), 10)
     with pytest.raises(ValueError, match="h='auto' is found by train"):
         hb.Reference(lambda theta, batch: theta, np.zeros(2), hb.Partition(hb.Langevin(1.0, 1.0), "auto"))
-    with pytest.raises(ValueError, match="methods need one above 0"):
+    with pytest.raises(ValueError, match="needs methods with a temperature above 0"):
         hb.train(*given, hb.Partition(hb.Adam(), "auto"), 10)
 
 
@@ -290,7 +277,7 @@ def test_what_is_judged_needs_chains_samples_and_a_temperature():
     for chains, samples in ((1, 10), (4, 3)):
         with pytest.raises(ValueError, match="needs at least 2 chains and 4 samples"):
             hb.train(PROBLEM, NETWORK, langevin(0.1), "auto", 60, chains, budget=400, samples=samples)
-    with pytest.raises(ValueError, match="methods need one above 0"):
+    with pytest.raises(ValueError, match="needs methods with a temperature above 0"):
         hb.train(PROBLEM, NETWORK, hb.Partition(hb.Langevin(1.0, 0.0), "auto"), 10)
 
 

@@ -171,11 +171,11 @@ def test_refusals():
         lambda: hb.compare(PROBLEM, NETWORK, {"a": partition()}, 10),
         lambda: draw_prior(Likelihood(PROBLEM, hb.Posterior("auto")), NETWORK, 3, 0),
     ):
-        with pytest.raises(ValueError, match=r"prior='auto' is found by train.*say a standard deviation"):
+        with pytest.raises(ValueError, match=r"only train, .*finds prior='auto': give a standard deviation"):
             call()
-    with pytest.raises(ValueError, match="no prior to change"):
+    with pytest.raises(ValueError, match="only a partition with a posterior has a prior to change"):
         hb.AdLaLa().at_prior(1.0)
-    with pytest.raises(ValueError, match="methods need one above 0"):
+    with pytest.raises(ValueError, match="needs methods with a temperature above 0"):
         hb.train(PROBLEM, NETWORK, hb.Partition(hb.Adam(), 0.1, hb.Posterior("auto")), 10)
     with pytest.raises(ValueError, match="found: a prior"):
         Found(priors=[[-1.0]])

@@ -13,10 +13,17 @@ if TYPE_CHECKING:
 
 
 def for_arviz(groups: Mapping[str, xr.Dataset]) -> arviz.InferenceData | xr.DataTree:
-    """Return groups of data sets as ArviZ expects them.
+    """Return data sets as one object for ArviZ: an InferenceData before its version 1.0, then a DataTree.
 
-    Before version 1.0 that is an InferenceData, and since then a DataTree. Raises ModuleNotFoundError without
-    ArviZ.
+    Parameters
+    ----------
+    groups
+        The data sets by the names of their groups, such as `posterior`.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If ArviZ is not installed.
     """
     try:
         with warnings.catch_warnings():  # it announces its next version once a day

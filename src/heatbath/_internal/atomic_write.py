@@ -13,7 +13,7 @@ import errno
 import glob
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TypeAlias
 
@@ -40,18 +40,11 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
     target = Path(os.path.realpath(path))
     check_place(target)
     part = target.with_name(f".{target.name}.{os.getpid()}{PART}")
-    try:
+    with _removed_on_error(part, target):
         with open(part, "w+b") as file:
             _fill(file, content)
-        os.replace(part, target)
-        _sync_folder(target.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise failed(error, target, "written") from None
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        _replace(target, part)
+
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.*{PART}"):
         with contextlib.suppress(OSError):
             if time.time() - leftover.stat().st_mtime > LEFTOVER:
@@ -59,7 +52,7 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
 
 
 def create(path: Path, content: Content) -> None:
-    """Write a new file. Raises FileExistsError if it exists or another process is writing it.
+    """Write a new file, and raise FileExistsError if it exists or another process is writing it.
 
     All processes use the same name for the part file, so only one of them can create it. The part file of a
     process that was killed must be removed before the file can be written.
@@ -68,21 +61,34 @@ def create(path: Path, content: Content) -> None:
     part = path.with_name(f"{path.name}{PART}")
     try:
         file = open(part, "xb")  # noqa: SIM115
-    except OSError as error:
+    except OSError as error:  # the part file may be that of another process, so it stays
         raise failed(error, path, "written") from None
-    try:
+
+    with _removed_on_error(part, path):
         with file:
             if path.exists():
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             _fill(file, content)
-        os.replace(part, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise failed(error, path, "written") from None
-    except BaseException:
-        part.unlink(missing_ok=True)
+        _replace(path, part)
+
+
+@contextlib.contextmanager
+def _removed_on_error(part: Path, target: Path) -> Iterator[None]:
+    """Remove the part file if the block raises; an OSError then says that the target cannot be written."""
+    try:
+        yield
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise failed(error, target, "written") from None
         raise
+
+
+def _replace(target: Path, part: Path) -> None:
+    """Replace the target by its complete part file in one step, and flush the folder to the disk."""
+    os.replace(part, target)
+    _sync_folder(target.parent)
 
 
 def set_aside(path: Path, name: str) -> None:

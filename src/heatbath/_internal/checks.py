@@ -69,14 +69,17 @@ def is_real(value: object) -> TypeGuard[Real]:
 
 
 def real(label: str, value: object, accepted: Interval = FINITE) -> float:
-    """Return a value as float. Raises an error that begins with the label unless it is an accepted number."""
+    """Return a value as float, or raise an error that begins with the label unless it is an accepted number.
+
+    The error is a TypeError for something that is no number, and a ValueError for one outside `accepted`.
+    """
     if not is_real(value):
         raise TypeError(
             f"{label} must be a number ({accepted}), got {shown(value)} of type {type(value).__name__}"
         )
     try:
         number = float(value)
-    except OverflowError:
+    except OverflowError:  # a whole number or a fraction beyond the range of float
         number = math.nan
     if number not in accepted:
         raise ValueError(f"{label} must be {accepted}, got {value!r}")
@@ -91,7 +94,10 @@ def reals(label: str, values: object, accepted: Interval = FINITE) -> tuple[floa
 
 
 def whole(label: str, value: object, low: int, high: int | None = None) -> int:
-    """Return a value as int. Raises an error that begins with the label unless low <= value < high."""
+    """Return a value as int, or raise an error that begins with the label unless low <= value < high.
+
+    The error is a TypeError for something that is no whole number. Without `high` there is no upper limit.
+    """
     accepted = f"a whole number >= {low}" + (f" and < {high}" if high is not None else "")
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{label} must be {accepted}, got {shown(value)} of type {type(value).__name__}")

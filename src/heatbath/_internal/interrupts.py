@@ -15,8 +15,11 @@ PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progres
 def deferred_interrupts() -> Iterator[Callable[[], bool]]:
     """Delay the first Ctrl-C within a `with` block, so that no call is left half done.
 
-    Yields a function that returns True after Ctrl-C. A second Ctrl-C interrupts at once. Nothing changes in
-    threads other than the main one, and in programs with their own handler for Ctrl-C.
+    Yields
+    ------
+    function
+        It returns True once Ctrl-C was pressed. A second Ctrl-C interrupts at once. In threads other than the
+        main one, and in programs with their own handler for Ctrl-C, nothing is delayed, and it returns False.
     """
     default_handler = signal.getsignal(signal.SIGINT)
     interrupted = threading.Event()
@@ -26,6 +29,7 @@ def deferred_interrupts() -> Iterator[Callable[[], bool]]:
         return
 
     def record_interrupt(number: int, frame: FrameType | None) -> None:
+        """Restore the usual handler, for a second Ctrl-C, and remember the first."""
         signal.signal(signal.SIGINT, default_handler)
         interrupted.set()
 

@@ -9,7 +9,7 @@ from importlib import import_module
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package that imports each name on first use.
+    """Return `__getattr__` and `__dir__` for a package that imports each of its names on first use.
 
     Parameters
     ----------
@@ -22,8 +22,8 @@ def lazy_names(
     def get(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(homes)}")
-        module, _, attribute = homes[name].partition(":")
-        home = import_module(module)
-        return getattr(home, attribute) if attribute else home
+        module_name, _, attribute = homes[name].partition(":")
+        module = import_module(module_name)
+        return getattr(module, attribute) if attribute else module
 
     return get, lambda: list(homes)

@@ -15,7 +15,8 @@ from heatbath.cli.info import explore, info
 from heatbath.cli.predict import predict
 from heatbath.cli.reproduce import reproduce
 
-UsageError = cast(type[Any], typer.BadParameter.__base__)  # that of Click, or of Typer's own copy of it
+# Newer versions of Typer contain their own copy of Click, so the class is taken from there
+UsageError = cast(type[Any], typer.BadParameter.__base__)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,6 +29,7 @@ for command in (train, compare, sweep, tune, resume, predict, explore, reproduce
 
 
 def _print_version(is_asked: bool) -> None:
+    """Print the version and exit if the user asked for it; Typer calls this with the value of --version."""
     if is_asked:
         emit(f"heatbath {version_of('heatbath')}\n")
         raise typer.Exit
@@ -51,23 +53,28 @@ def heatbath(
     """Train and sample neural networks with thermodynamic methods."""
     with ending(USAGE):
         if modules:
-            sys.path.insert(0, "")  # modules in this folder, as python -m finds them
+            sys.path.insert(0, "")  # as python -m does, to find modules in the current folder
         for module in modules or []:
             try:
                 import_module(module)
-            except Exception as error:  # a module of the user may raise anything
+            except Exception as error:  # a user's module may raise anything
                 raise ImportError(f"--import {module} failed: {type(error).__name__}: {error}") from error
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command and exit with its code; mistakes in the options are one line on stderr.
+    """Run a command and exit with its code; a wrong option is one line on stderr, without a traceback.
 
-    `arguments` are the words after `heatbath`; None takes those of the process, and no words print the help.
+    Parameters
+    ----------
+    arguments
+        The words after `heatbath`. None takes those of the process; an empty list prints the help.
     """
     words = sys.argv[1:] if arguments is None else arguments
+
     try:
         code = app(words or ["--help"], prog_name="heatbath", standalone_mode=False)
     except UsageError as error:
         complain(f"{error.format_message()} (see heatbath --help)")
         code = USAGE
+
     sys.exit(code if isinstance(code, int) else 0)

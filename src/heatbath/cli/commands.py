@@ -1,4 +1,4 @@
-"""The commands that run something: train, compare, sweep, tune, and resume, which continues any of them."""
+"""Define the commands that run something: train, compare, sweep, tune, and resume, which continues a run."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from heatbath.training.auto import AutomaticRun
 
 File = Annotated[
-    Path | None, typer.Option("--settings", help="A TOML file of settings; options override it.")
+    Path | None, typer.Option("--settings", help="TOML file with settings; options override it.")
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="Folder for the results (default: a new runs/NAME-N).")
+    Path | None, typer.Option("--out", help="Folder for the results (default: a new folder runs/NAME-N).")
 ]
 Threads = Annotated[
     int | None, typer.Option(help="Number of threads (default: HEATBATH_THREADS, or all cores).")
@@ -42,15 +42,16 @@ Workers = Annotated[
         metavar="WORKERS",
         help="Where to compute: processes, processes:4 for four of them, ray, or tcp://HOST:PORT, the "
         "address of a Dask scheduler (default: in this process). With workers, --threads is the number of "
-        "threads of each of their tasks (default 1).",
+        "threads per task (default 1).",
     ),
 ]
-Every = Annotated[float, typer.Option(help="Seconds between two checkpoints.")]
+Every = Annotated[float, typer.Option(help="Seconds between checkpoints.")]
 Compared = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
-        help="A method with its coefficients, such as sgld:h=0.1,sigma=0.01; repeat it for each method.",
+        help="Method with its coefficients, such as sgld:h=0.1,sigma=0.01; repeat the option for each "
+        "method.",
         autocompletion=completing("--method"),
     ),
 ]
@@ -58,18 +59,26 @@ Tuned = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
-        help="A method, such as adlala, or with ranges and values, such as adam:h=1e-4..0.1,beta1=0.9; "
-        "repeat it for each method.",
+        help="Method, such as adlala, perhaps with ranges and values, such as adam:h=1e-4..0.1,beta1=0.9; "
+        "repeat the option for each method.",
         autocompletion=completing("--method"),
     ),
 ]
 
 
 class Execution(NamedTuple):
-    """How to run a command: nothing here changes its results.
+    """Options that decide how a command runs, and never change its results.
 
-    `every` is the number of seconds between checkpoints, `executor` names the workers, and `json` asks for
-    JSON on stdout.
+    Attributes
+    ----------
+    threads
+        Number of threads; None takes HEATBATH_THREADS, or all cores.
+    every
+        Seconds between two checkpoints.
+    executor
+        Name of the workers, such as "processes:4"; None computes in this process.
+    json
+        True to print JSON on stdout instead of tables.
     """
 
     threads: int | None
@@ -87,10 +96,10 @@ def train(
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
-    """Train or sample a network with one method: several chains from different starts.
+    """Train or sample a network with one method, in several independent chains.
 
-    Without --method, heatbath samples the posterior as its scikit-learn estimators do, and there is nothing
-    to choose.
+    Without --method, heatbath samples the posterior as its scikit-learn estimators do, with nothing to
+    configure.
 
     heatbath train --data FILE.csv --target COLUMN
 
@@ -116,7 +125,7 @@ def compare(
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
-    """Compare methods on one problem, with the same starts and the same mini-batches.
+    """Compare methods on one problem, from the same starts and with the same mini-batches.
 
     heatbath compare --problem spirals --turns 4 --method adlala:h=0.25 --method adam:h=0.005
     """
@@ -135,8 +144,8 @@ def sweep(
 ) -> None:
     """Train at every point of a grid of coefficients.
 
-    Write several values as a list, 1e-5,1e-4, or as a range FIRST:LAST:HOW_MANY with logarithmic spacing:
-    1e-6:1e-2:5 is 1e-6, 1e-5, 1e-4, 1e-3, 1e-2.
+    Write several values as a list, such as 1e-5,1e-4, or as a range FIRST:LAST:COUNT with logarithmic
+    spacing: 1e-6:1e-2:5 is 1e-6, 1e-5, 1e-4, 1e-3, 1e-2.
 
     heatbath sweep --problem spirals --method lol --tau 0,1e-4,1e-3 --h 0.05:0.4:4
     """
@@ -154,12 +163,12 @@ def tune(
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
-    """Search for good coefficients of methods, and train again with the best of each method.
+    """Search for good coefficients of methods, then train again with the best of each method.
 
-    A coefficient has its default range, a range of yours, LOW..HIGH, or a fixed value. Candidates are
-    compared on validation examples, which are taken from the training examples. Bad candidates stop early,
-    and every method gets the same number of steps. The best candidate of each method is then trained on all
-    training examples, from new starts, and evaluated on the test examples.
+    A coefficient has its default range, a range that you choose, LOW..HIGH, or a fixed value. Candidates are
+    compared on validation examples, which are set aside from the training examples. Bad candidates stop
+    early, and every method gets the same number of steps. The best candidate of each method is then trained
+    on all training examples, from new starts, and evaluated on the test examples.
 
     heatbath tune --problem spirals --turns 4 --method adlala --method adam --steps 50000 --by accuracy
 
@@ -176,10 +185,10 @@ def resume(
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
-    """Continue a run that was interrupted or killed; its results are those of a run without interruption.
+    """Continue an interrupted run; the results are identical to those of an uninterrupted run.
 
-    For a finished run, the summary and the figures are made again. With --steps it continues beyond its end,
-    and keeps samples as before; its settings record this.
+    For a finished run, this writes the summary and the figures again. With --steps, it trains a finished run
+    for more steps, keeps samples at the same intervals, and records the extension in its settings.
 
     heatbath resume my-run
 
@@ -200,6 +209,7 @@ def resume(
             ends = _extended_ends(command, settings, folder, steps)
             settings["training"] = settings["training"] | {"continued": ends}
         prepared, complete = _prepare(command, settings)
+
     if steps is not None:
         with ending(FAILURE):
             write(folder / SETTINGS, write_settings(command, complete))
@@ -207,7 +217,19 @@ def resume(
 
 
 def _extended_ends(command: str, settings: Settings, folder: Path, steps: int) -> list[int]:
-    """Return the steps at which the parts of an extended run end, with a new part of this many steps."""
+    """Return the steps at which a run ends after each of its extensions, with a new extension as the last.
+
+    Parameters
+    ----------
+    command
+        The command that made the run; a search by "tune" can't be extended.
+    settings
+        Sections of its settings.
+    folder
+        Folder of the run, which must be finished.
+    steps
+        Number of steps to add.
+    """
     from heatbath._internal.checks import whole
     from heatbath.cli.plans import extension_ends
     from heatbath.cli.run_folder import RUN
@@ -216,12 +238,13 @@ def _extended_ends(command: str, settings: Settings, folder: Path, steps: int) -
     steps = whole("--steps", steps, low=1)
     if command == "tune":
         raise ValueError("--steps works for train, compare and sweep; a search can't be extended")
+
     run = load(folder / RUN) if (folder / RUN).exists() else None
     ends = extension_ends(settings)
     if run is None or not run.finished or (ends and run.step < ends[-1]):
         raise ValueError(
-            f"the run in {folder} is not finished, so it can't be extended: first say heatbath resume "
-            f"{shlex.quote(str(folder))}"
+            f"the run in {folder} is not finished, so it can't be extended: finish it first with heatbath "
+            f"resume {shlex.quote(str(folder))}"
         )
     return [*ends, run.step + steps]
 
@@ -234,10 +257,26 @@ def _start(
     out: Path | None,
     execution: Execution,
 ) -> None:
-    """Start a new run, and report on it; refuse wrong settings before anything is written.
+    """Start a new run in a folder of its own, and report on it.
 
-    Data from the standard input or another pipe are copied to the folder of the run, so that it can be
-    resumed and reproduced. If the run can't start, its folder is removed again.
+    Wrong settings are refused before anything is written. Data from a pipe are the exception: a pipe can be
+    read only once, so they are copied to the folder first, from which the run can be resumed and reproduced.
+    If the run can't start, its folder is removed again.
+
+    Parameters
+    ----------
+    command
+        "train", "compare", "sweep" or "tune".
+    settings_file
+        A TOML file of settings, or None.
+    options
+        Values of the options that the user gave, which override the file.
+    methods
+        Methods of a comparison or search as text, such as sgld:h=0.1.
+    out
+        Folder for the results; None makes a new one below runs.
+    execution
+        Threads, checkpoints, workers and output.
     """
     from heatbath._internal.atomic_write import write
     from heatbath.cli.introduction import introduce
@@ -250,42 +289,46 @@ def _start(
         sections = read_settings(settings_file, command)[1] if settings_file else {}
         settings = merge_settings(sections, sections_of(options), methods)
         pipe = open_pipe(settings["problem"].get("data"))
-    ending_of_name = _name_parts(command, settings)
+
+    suffix = _name_parts(command, settings)
     folder = None
     try:
         if pipe is not None:
             with ending(FAILURE), pipe as source:
-                folder = claim_folder(out, "-".join([TABLE, *ending_of_name]), "")
+                folder = claim_folder(out, "-".join([TABLE, *suffix]), "")
                 write(folder / TABLE, lambda file: copyfileobj(source, file))
             settings = settings | {"problem": settings["problem"] | {"data": str(folder / TABLE)}}
+
         with ending(USAGE):
             prepared, complete = _prepare(command, settings)
             text = write_settings(command, complete)
         with ending(FAILURE):
             if folder is None:
-                folder = claim_folder(out, "-".join([prepared.problem.name, *ending_of_name]), text)
+                folder = claim_folder(out, "-".join([prepared.problem.name, *suffix]), text)
             else:
                 write(folder / SETTINGS, text)
+
         introduce(prepared.problem, complete, is_default=command == "train" and not settings["method"])
         _execute(command, prepared, complete, folder, execution)
-    except (typer.Exit, KeyboardInterrupt) as end:
-        if folder is not None and getattr(end, "exit_code", USAGE) in (FAILURE, USAGE):
+    except (typer.Exit, KeyboardInterrupt) as stop:
+        # An exit with INTERRUPTED comes from a run that can be resumed, so its folder must stay
+        if folder is not None and getattr(stop, "exit_code", USAGE) in (FAILURE, USAGE):
             release_folder(folder)
-        if isinstance(end, KeyboardInterrupt):
-            complain("interrupted before it began")
+        if isinstance(stop, KeyboardInterrupt):
+            complain("interrupted before the run started")
             raise typer.Exit(INTERRUPTED) from None
         raise
 
 
 def _name_parts(command: str, settings: Settings) -> list[str]:
-    """Return what the name of a run's folder has after the problem: the command, or the method if any."""
+    """Return what follows the problem in the name of a run's folder: the command or the method, if any."""
     if command in ("compare", "tune"):
         return [command]
     return [settings["method"]["name"]] if "name" in settings["method"] else []
 
 
 def _prepare(command: str, settings: Settings) -> tuple[Plan | AutomaticRun | Tuning, Settings]:
-    """Return what to run, and the complete settings; refuse wrong ones."""
+    """Check the settings; return what to run, and the settings completed with all defaults."""
     from heatbath.cli.plans import prepare_run
     from heatbath.cli.tuning import prepare_tuning
 
@@ -293,7 +336,7 @@ def _prepare(command: str, settings: Settings) -> tuple[Plan | AutomaticRun | Tu
 
 
 def _check_execution(execution: Execution) -> None:
-    """Refuse wrong threads, workers and seconds between checkpoints."""
+    """Raise an error for wrong threads, unknown workers, or a negative time between checkpoints."""
     from heatbath.engine.threads import thread_count
     from heatbath.runs.distributed.pools import check_name
 
@@ -310,7 +353,21 @@ def _execute(
     folder: Path,
     execution: Execution,
 ) -> None:
-    """Run what was prepared, from its start or from where its folder stands, and write the report."""
+    """Run what was prepared, or continue it from the state in its folder, and write the report.
+
+    Parameters
+    ----------
+    command
+        "train", "compare", "sweep" or "tune".
+    prepared
+        The run or search.
+    settings
+        Its complete settings, which list the extensions of the run.
+    folder
+        Folder for the state, the results and the report.
+    execution
+        Threads, checkpoints, workers and output.
+    """
     from heatbath.cli.plans import extension_ends
     from heatbath.cli.tuning import Tuning
     from heatbath.runs.distributed.pools import using_named
@@ -330,10 +387,25 @@ def _execute(
 def _train(
     command: str, prepared: Plan | AutomaticRun, ends: list[int], folder: Path, execution: Execution
 ) -> RunReport:
-    """Run a plan and the parts that extend it, save the run, and report on it.
+    """Run a plan and its extensions, save the run, and report on it.
 
-    `ends` are the steps at which the added parts end. KeyboardInterrupt is raised if the run was stopped; its
-    file can be resumed.
+    Parameters
+    ----------
+    command
+        "train", "compare" or "sweep".
+    prepared
+        The plan, or the automatic run that finds what is "auto".
+    ends
+        Steps at which the run ends after each extension, in order; empty if there are none.
+    folder
+        Folder in which the run is saved.
+    execution
+        Threads, checkpoints and output.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the run was stopped. It is saved, and can be resumed.
     """
     from heatbath.cli.display import Display
     from heatbath.cli.report.baseline import constant_baseline
@@ -346,9 +418,10 @@ def _train(
     constant = constant_baseline(plan)
     with Display(prepared, Console(stderr=True), constant=constant) as display:
         run = _run_with_extensions(prepared, plan, ends, path, display, execution)
-    run.save(path)  # a checkpoint that fails is a warning, but this must not fail silently
+    run.save(path)  # checkpoints only warn when they fail, so the final state is saved again, with an error
     if not run.finished:
         raise KeyboardInterrupt
+
     if constant is not None and (warning := constant.warn_of_average(run)):
         complain(f"warning: {warning}")
     report = report_on_run(command, run)
@@ -364,22 +437,41 @@ def _run_with_extensions(
     display: Display,
     execution: Execution,
 ) -> Run:
-    """Run what was prepared, or resume it from its file, and then continue it to each of the `ends`.
+    """Run a plan, or resume it from its file, and continue it to the end of each extension.
 
-    A run that was stopped by Ctrl-C is returned unfinished.
+    Parameters
+    ----------
+    prepared, plan
+        What to run, and its (first) plan, whose problem the file of the run needs.
+    ends
+        Steps at which the run ends after each extension, in order.
+    path
+        File of the run and its checkpoints.
+    display
+        Shows the progress.
+    execution
+        Threads and time between checkpoints.
+
+    Returns
+    -------
+    Run
+        The finished run, or an unfinished one if it was stopped by Ctrl-C.
     """
     from heatbath.runs.distributed.pools import chosen_pool
     from heatbath.runs.run import load
-    from heatbath.training.train import Manner, carry_out
+    from heatbath.training.train import Execution, carry_out
 
-    options: Manner = {
+    options: Execution = {
         "threads": execution.threads, "progress": display, "checkpoint": path, "every": execution.every
     }  # fmt: skip
+
+    # The file of an extension is continued here; `carry_out` itself resumes that of the first part
     saved = load(path, plan.problem) if ends and path.exists() else None
     if saved is None or saved.plan.steps not in ends:
         run = carry_out(prepared, pool=chosen_pool(None), **options)
     else:
         run = saved if saved.finished else saved.resume(**options)
+
     for end in ends:
         if run.finished and run.step < end:
             run = run.resume(end - run.step, **options)
@@ -387,7 +479,15 @@ def _run_with_extensions(
 
 
 def _search(tuning: Tuning, folder: Path, execution: Execution) -> SearchReport:
-    """Run a search and the fresh runs of its best candidates, write the table of candidates, and report."""
+    """Search for the best candidates, train them in fresh runs, and report on both.
+
+    The state of the search, the fresh runs and the table of candidates, table.csv, are written to the folder.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the search or the fresh runs were stopped; their state is in the folder.
+    """
     from heatbath._internal.atomic_write import write
     from heatbath.cli.display import Display
     from heatbath.cli.report.contents import report_on_search
@@ -397,11 +497,13 @@ def _search(tuning: Tuning, folder: Path, execution: Execution) -> SearchReport:
     console = Console(stderr=True)
     with Display(tuning.plan, console, "searching") as display:
         result = tuning.find(folder, options, display)
+
     run = None
     if tuning.fresh:
         plan = tuning.fresh_plan(result.partitions)
         with Display(plan, console) as display:
             run = tuning.train(plan, folder, options, display)
+
     report = report_on_search(tuning, result, run)
     if report.fresh is not None:
         _complain_if_constant_is_better(report.fresh)
@@ -410,7 +512,17 @@ def _search(tuning: Tuning, folder: Path, execution: Execution) -> SearchReport:
 
 
 def _write_report(report: RunReport | SearchReport, folder: Path, json: bool) -> None:
-    """Write the summaries, the figures and the report into the folder, and print the summary."""
+    """Write summary.json, summary.md, the figures and report.html into the folder, and print the results.
+
+    Parameters
+    ----------
+    report
+        The evaluated run or search.
+    folder
+        Folder of the run, which contains its settings.
+    json
+        True to print the summary as JSON instead of tables.
+    """
     from heatbath._internal.atomic_write import write
     from heatbath.cli.report.figures import draw_figures
     from heatbath.cli.report.html import report_to_html
@@ -421,9 +533,11 @@ def _write_report(report: RunReport | SearchReport, folder: Path, json: bool) ->
     values = report.to_json()
     write(folder / "summary.json", as_json(values))
     write(folder / "summary.md", report_to_markdown(report))
+
     figures = draw_figures(report, folder)
     settings = (folder / SETTINGS).read_text(encoding="utf-8")
     write(folder / "report.html", report_to_html(report, figures, settings))
+
     if json:
         emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **values}))
     else:
@@ -431,7 +545,7 @@ def _write_report(report: RunReport | SearchReport, folder: Path, json: bool) ->
 
 
 def _complain_if_constant_is_better(report: RunReport) -> None:
-    """Warn if a constant prediction would be better than the best of several methods or points."""
+    """Warn on stderr if a constant prediction is better than the best of several methods or points."""
     from heatbath.cli.report.contents import warning_of_best
 
     if warning := warning_of_best(report):
@@ -439,8 +553,9 @@ def _complain_if_constant_is_better(report: RunReport) -> None:
 
 
 def _print(lines: Sequence[Table | str]) -> None:
-    """Print tables and lines on stdout."""
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    """Print tables and lines on stdout, 160 letters wide if it isn't a terminal."""
+    width = None if sys.stdout.isatty() else 160
+    console = Console(width=width, markup=False, emoji=False)  # names of the user's are printed as they are
     with console.capture() as text:
         for line in lines:
             console.print(line, highlight=False, soft_wrap=isinstance(line, str))

@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from heatbath.runs.progress import Progress
     from heatbath.training.auto import AutomaticRun
 
-PAUSE = 10.0  # seconds between two lines where there is no terminal
+PAUSE = 10.0  # seconds between lines where there is no terminal
 FIRST_LINE = 1.0  # seconds that a run must have taken before it gets a line
-WAIT = "preparing"
+WAIT = "preparing"  # shown until the first progress arrives
 
 
 class Display:
     """Callable for `progress=` that shows steps, speed, time left, loss and temperatures.
 
-    With several methods or points the loss is their mean, and there are no temperatures. Short runs that
-    search for something show their steps only.
+    With several methods or points, the loss is their mean, and no temperatures are shown. The short runs of a
+    search show only their steps.
 
     Parameters
     ----------
     prepared
-        What is run.
+        The plan, or the automatic run that finds its plan.
     console
-        Where to show it.
+        Where to show the progress.
     search_label
         What the short runs of a search are called.
     constant
@@ -54,26 +54,32 @@ class Display:
         search_label: str = "short runs first",
         constant: ConstantBaseline | None = None,
     ) -> None:
+        """Store what the lines need: the plan, its target temperatures, and the console.
+
+        The parameters are described with the class.
+        """
         plan = prepared if isinstance(prepared, Plan) else prepared.first_plan()
         self._budget = None if isinstance(prepared, Plan) else prepared.budget
         self._plan, self._console, self._search_label = plan, console, search_label
         self._constant = constant  # None once the warning was shown
+
         has_one_point = isinstance(plan.partition, Partition) and not plan.axes
-        taus = {part.name: part.method.temperature for part in plan.parts()}
-        self._taus = {
-            name: tau for name, tau in taus.items() if isinstance(tau, float | Schedule) and has_one_point
-        }
+        taus = {part.name: part.method.temperature for part in plan.parts()} if has_one_point else {}
+        self._taus = {name: tau for name, tau in taus.items() if isinstance(tau, float | Schedule)}
+
         self._live = Live(Text(WAIT), console=console, transient=True, refresh_per_second=8)
         self._reports = ExitStack()
         self._printed = time.monotonic()
 
     def __enter__(self) -> Display:
+        """Show messages of the engine, such as that it compiles, until the end of the block."""
         self._reports.enter_context(reporting(self._say))
         if self._console.is_terminal:
             self._live.start()
         return self
 
     def _say(self, text: str) -> None:
+        """Show a text, such as that code is being compiled: in place in a terminal, otherwise as a line."""
         if self._console.is_terminal:
             self._live.update(Text(text))
         else:
@@ -82,11 +88,12 @@ class Display:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stop showing messages and progress."""
         self._reports.close()
         self._live.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Show how far the run is."""
+        """Show how far the run is; in a terminal at every call, otherwise at most every ten seconds."""
         self._warn_of_constant(progress)
         if progress.run is not None:
             return
@@ -99,38 +106,44 @@ class Display:
             self._console.print(", ".join(self.lines(progress)), highlight=False, soft_wrap=True)
 
     def _warn_of_constant(self, progress: Progress) -> None:
-        """Warn once if a constant prediction is better.
+        """Warn once if a constant prediction is better than the run.
 
-        A run with samples is judged by its averaged prediction, after a round of an automatic run. A run
-        without samples is judged by its single networks, in the middle.
+        A run with samples is judged by its averaged prediction, known after each round of an automatic run. A
+        run without samples is judged by its single networks, halfway through.
         """
         if self._constant is None or progress.finding:
             return
+
         warning = None
         if progress.run is not None:
             warning = self._constant.warn_of_average(progress.run)
         elif not self._plan.keep and 2 * progress.step >= progress.steps:
             warning = self._constant.warn_of_networks(progress.loss)
+
         if warning:
             self._constant = None
             text = f"heatbath: warning: so far {warning}"
             self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def lines(self, progress: Progress) -> list[str]:
-        """Return the lines to show: steps, loss and temperatures."""
+        """Return the lines to show: steps with speed and time left, loss, and the temperature of each part.
+
+        During the short runs of a search, only the first of these lines is returned.
+        """
         left = f"{progress.left:,.0f} s left" if math.isfinite(progress.left) else "time left unknown"
-        most = ""
-        if self._budget is not None and not progress.finding:
-            most = f" ({self._budget:,} at most)"
-        steps = f"step {progress.step:,} of {progress.steps:,}{most}, {progress.speed:,.0f} steps/s, {left}"
+        has_limit = self._budget is not None and not progress.finding
+        limit = f" ({self._budget:,} at most)" if has_limit else ""
+        steps = f"step {progress.step:,} of {progress.steps:,}{limit}, {progress.speed:,.0f} steps/s, {left}"
         if progress.finding:
             return [f"{self._search_label}: {steps}"]
+
         lines = [steps]
         if math.isfinite(progress.loss):
             split = "test" if self._plan.problem.X_test.shape[1] else "train"
             note = "" if len(self._plan.points) == 1 else " (mean of all)"
             share = f", accuracy {100 * progress.accuracy:.1f} %" if math.isfinite(progress.accuracy) else ""
             lines.append(f"{split} loss {progress.loss:.4f}{share}{note}")
+
         for part, tau in self._taus.items():
             if part in progress.temperature:
                 target = at(tau, max(progress.step - 1, 0))

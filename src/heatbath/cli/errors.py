@@ -19,41 +19,46 @@ FAILURE, USAGE, INTERRUPTED = 1, 2, 130  # exit codes
 EXPECTED = (OSError, ValueError, TypeError, ArithmeticError, MemoryError, ImportError)
 LINE = 120  # letters of JSON that are kept on one line
 
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print a single JSON object on stdout and nothing else.")]
 
 
 def complain(message: str) -> None:
-    """Print a message on stderr, as one line."""
+    """Print a message on stderr as one line that begins with `heatbath:`."""
     print(f"heatbath: {' '.join(message.split())}", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def ending(code: int) -> Iterator[None]:
-    """Turn errors within the block into one line on stderr and this exit code.
+    """Turn errors raised in the block into one line on stderr, and exit with this code.
 
-    These are the errors that users or the computer can cause; all others are raised as they are. Warnings
-    become one line each.
+    Only errors that users or their computer can cause are treated in this way: those in `EXPECTED`, and the
+    RuntimeErrors that heatbath defines, such as the failure of a worker. All others are bugs and keep their
+    traceback. RuntimeWarnings raised in the block are printed as one line each.
+
+    Parameters
+    ----------
+    code
+        Exit code of the process after an error: `USAGE` or `FAILURE`.
+
+    Raises
+    ------
+    typer.Exit
+        In place of an expected error, which has been printed.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", RuntimeWarning)
             warnings.showwarning = _complain_of_warning
             yield
-    except EXPECTED as error:
-        complain(_message(error))
-        raise typer.Exit(code) from None
-    except RuntimeError as error:
-        if not type(error).__module__.startswith(
-            "heatbath."
-        ):  # heatbath's own: those of workers, for example
+    except (*EXPECTED, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not type(error).__module__.startswith("heatbath."):
             raise
         complain(_message(error))
         raise typer.Exit(code) from None
 
 
 def emit(text: str) -> None:
-    """Write a result to stdout; raise an OSError at once if it cannot be written, and not at exit."""
+    """Write a result to stdout and flush it, so that a full disk raises OSError here and not at exit."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -62,9 +67,12 @@ def emit(text: str) -> None:
 
 
 def as_json(values: Mapping[str, Any]) -> str:
-    """Return indented JSON; lists and objects without nested ones are on one line, if it isn't too long."""
+    """Return values as indented JSON, with a line break at the end.
+
+    Lists and objects that contain no others are put on one line if it has at most `LINE` letters.
+    """
     text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
-    for brackets in (r"\{{\n{}\n\s*\}}", r"\[\n{}\n\s*\]"):  # text in quotes has no line breaks
+    for brackets in (r"\{{\n{}\n\s*\}}", r"\[\n{}\n\s*\]"):  # JSON has no line breaks inside quotes
         text = re.sub(brackets.format(r"[^][{}]*?"), _on_one_line, text)
     return text + "\n"
 
@@ -76,6 +84,7 @@ def _on_one_line(match: re.Match[str]) -> str:
 
 
 def _complain_of_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line on stderr; it takes the arguments of `warnings.showwarning`."""
     from heatbath._internal.warnings import InterruptedWarning
 
     if not isinstance(message, InterruptedWarning):  # the command itself says how to continue
@@ -83,8 +92,7 @@ def _complain_of_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _message(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
+    """Return what to print for an error: file and reason of the system, its text, or its type."""
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__

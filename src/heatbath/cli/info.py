@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -17,62 +16,57 @@ PACKAGES = ("heatbath", "numpy", "numba", "scipy", "xarray", "matplotlib", "torc
 
 
 def info(json: Json = False) -> None:
-    """Print versions, the number of threads, where compiled code is kept, and where MNIST is."""
+    """Print versions, number of threads, the folder of compiled code, and where MNIST is found."""
     with ending(FAILURE):
         facts = _facts()
         emit(as_json(facts) if json else "".join(f"{name:12} {value}\n" for name, value in facts.items()))
 
 
 def _facts() -> dict[str, str]:
-    """Return what `heatbath info` prints, by name."""
+    """Return what `heatbath info` prints, as text by name.
+
+    These are the versions of Python and packages, the number of threads, and where compiled code, data files
+    and MNIST are found.
+    """
+    from heatbath.datasets.mnist import MNIST, files_in, search_folders
     from heatbath.engine import compile as kernels
     from heatbath.engine.threads import thread_count
 
     facts = {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
-    folder = kernels._FOLDER
-    compiled = len(list(Path(folder).rglob("*.nbc"))) if folder else 0
-    count = f"{compiled} compiled" if compiled else "none yet: the first run compiles for about 10 s"
     facts["threads"] = str(thread_count())
-    facts["kernels"] = f"{count}, in {folder}" if folder else "not kept: set HEATBATH_CACHE to a folder"
-    folders = _data_folders()
-    with_mnist = [folder for folder in folders if _has_mnist(folder)]
+
+    cache = kernels._FOLDER
+    compiled = len(list(Path(cache).rglob("*.nbc"))) if cache else 0
+    count = f"{compiled} compiled" if compiled else "none yet: the first run compiles for about 10 s"
+    facts["kernels"] = f"{count}, in {cache}" if cache else "not kept: set HEATBATH_CACHE to a folder"
+
+    folders = search_folders()
+    with_mnist = [folder for folder in folders if len(files_in(folder)) == len(MNIST)]
     facts["data"] = f"{folders[0]}{'' if folders[0].is_dir() else ' (missing)'}"
     facts["MNIST"] = f"in {with_mnist[0]}" if with_mnist else "missing: downloaded when it is first needed"
     return facts
 
 
 def _version(name: str) -> str:
+    """Return the version of an installed package, or "not installed"."""
     try:
         return version(name)
     except PackageNotFoundError:
         return "not installed"
 
 
-def _data_folders() -> list[Path]:
-    """Return the folders that are searched for MNIST, in this order."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "heatbath" / "mnist"
-    data = os.environ.get("HEATBATH_DATA")
-    return [Path(data), Path(data) / "mnist", cache] if data else [cache]
-
-
-def _has_mnist(folder: Path) -> bool:
-    from heatbath.datasets.mnist import MNIST
-
-    return all((folder / name).is_file() or (folder / f"{name}.gz").is_file() for name in MNIST)
-
-
 def explore(
     host: Annotated[
         str,
-        typer.Option(help="Address to serve on; from other computers the page needs the token in the link."),
+        typer.Option(help="Address to serve on; other computers need the token in the link."),
     ] = "127.0.0.1",
-    port: Annotated[int | None, typer.Option(help="Port to serve on (default: a free one).")] = None,
-    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    port: Annotated[int | None, typer.Option(help="Port to serve on (default: any free port).")] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     json: Json = False,
 ) -> None:
     """Watch two methods train live in the browser, and change their temperatures while they train.
 
-    Ctrl-C ends it.
+    Press Ctrl-C to stop.
 
     heatbath explore
 
@@ -83,5 +77,5 @@ def explore(
     with ending(USAGE):
         served = start(host, port, browser)
     with served, suppress(KeyboardInterrupt), ending(FAILURE):
-        emit(as_json({"url": served.url}) if json else f"explorer: {served.url} (Ctrl-C ends it)\n")
+        emit(as_json({"url": served.url}) if json else f"explorer: {served.url} (press Ctrl-C to stop)\n")
         served.wait()

@@ -1,4 +1,4 @@
-"""Say on stderr, before a run begins, how its table is read and what was chosen for it."""
+"""Tell the user, before a run starts, how the table is read and which defaults apply."""
 
 from __future__ import annotations
 
@@ -19,13 +19,20 @@ from heatbath.datasets.tasks import TASKS
 from heatbath.evaluation.baseline_models import in_user_units
 
 MOST_COLUMN_NOTES = 20
-MOST_CLASSES = 10  # that are named
+MOST_CLASSES = 10  # that a note names
 
 
 def introduce(problem: Problem, settings: Settings, is_default: bool) -> None:
-    """Print how a table is read, what is to be predicted, and how it is sampled if no method was named.
+    """Print on stderr how the table is read, what is predicted, and how the posterior is sampled by default.
 
-    `settings` are complete; `is_default` says that no method was named.
+    Parameters
+    ----------
+    problem
+        The problem, with an encoder if its data come from a table.
+    settings
+        The complete settings of the run.
+    is_default
+        True if the user named no method.
     """
     if problem.encoder is not None:
         notes = problem.encoder.brief_notes()
@@ -34,6 +41,7 @@ def introduce(problem: Problem, settings: Settings, is_default: bool) -> None:
         if len(notes) > MOST_COLUMN_NOTES:
             complain(f"{len(notes) - MOST_COLUMN_NOTES:,} more notes are in report.html")
         complain(target_note(problem, settings["problem"]))
+
     if problem.class_factors is not None:
         complain(f"warning: {BALANCED}")
     if is_default:
@@ -41,7 +49,7 @@ def introduce(problem: Problem, settings: Settings, is_default: bool) -> None:
 
 
 def _default_note(problem: Problem, training: Mapping[str, Any]) -> str:
-    """Say how the posterior is sampled, from the complete settings of the training."""
+    """Say how the posterior is sampled; `training` has the complete settings of the training."""
     is_full = training["batch"] == problem.X_train.shape[1]
     gradients = "full gradients" if is_full else f"batches of {training['batch']:,}"
     steps = f"at most {training['budget']:,}" if "budget" in training else f"{training['steps']:,}"
@@ -52,9 +60,14 @@ def _default_note(problem: Problem, training: Mapping[str, Any]) -> str:
 
 
 def target_note(problem: Problem, section: Mapping[str, Any]) -> str:
-    """Say what is to be predicted, and which --task to name if that isn't what the user means.
+    """Say what is predicted, and which --task to choose if that isn't what the user means.
 
-    `section` has the settings of the problem, with the target columns and perhaps the task.
+    Parameters
+    ----------
+    problem
+        The problem, with the targets of all examples.
+    section
+        Settings of the problem, with the target columns and perhaps the task.
     """
     columns = [section["target"]] if isinstance(section["target"], str) else section["target"]
     Y = in_user_units(problem, np.concatenate([problem.Y_train[0], problem.Y_test[0]]))
@@ -68,19 +81,27 @@ def target_note(problem: Problem, section: Mapping[str, Any]) -> str:
 
 
 def _class_note(names: Sequence[str], labels: NDArray[np.int64]) -> tuple[str, str]:
-    """Return the classes with their numbers of rows, and a hint if their names are numbers."""
+    """Return a list of the classes with their numbers of rows, and a hint if their names are numbers.
+
+    Parameters
+    ----------
+    names
+        Names of the classes.
+    labels
+        Class index of each row.
+    """
     counts = np.bincount(labels, minlength=len(names))
     pairs = [f"{name} ({count:,})" for name, count in zip(names, counts, strict=True)]
     omitted = f" and {len(names) - MOST_CLASSES:,} more" if len(names) > MOST_CLASSES else ""
     are_numbers = all(NUMERAL.fullmatch(name) for name in names)
-    hint = "; if these are numbers to be predicted, say --task regression" if are_numbers else ""
+    hint = "; if these are numbers to predict, use --task regression" if are_numbers else ""
     return f"{len(names)} classes, {', '.join(pairs[:MOST_CLASSES])}{omitted}", hint
 
 
 def _number_hint(Y: Floats) -> str:
-    """Return a hint if the targets, (rows, columns), could be counts or numbers of classes."""
+    """Return a hint if targets, (rows, columns), are whole numbers: they could be counts or classes."""
     if not np.allclose(Y, np.abs(np.round(Y)), rtol=1e-9, atol=1e-9):
         return ""
-    hint = "; if they count something, say --task counts"
+    hint = "; if they count something, use --task counts"
     could_be_classes = Y.shape[1] == 1 and len(np.unique(Y)) <= MOSTLY * len(Y)
-    return f"{hint}, and if they are numbers of classes, --task classes" if could_be_classes else hint
+    return f"{hint}; if they are labels of classes, use --task classes" if could_be_classes else hint

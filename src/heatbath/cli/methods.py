@@ -21,7 +21,15 @@ from heatbath.methods.schedules import from_plain
 
 
 class MethodOption(NamedTuple):
-    """An argument as an option of the command line: its kind, its help text, and the methods that take it."""
+    """An argument of methods as an option of the command line.
+
+    Attributes
+    ----------
+    name, kind, text
+        Name, kind of the values (a key of `options.KINDS`) and help text.
+    methods
+        Names of the methods that take it.
+    """
 
     name: str
     kind: str
@@ -30,12 +38,12 @@ class MethodOption(NamedTuple):
 
 
 def known() -> dict[str, MethodChoice]:
-    """Return all presets and methods by their names on the command line."""
+    """Return all presets and registered methods by their names on the command line, such as adlala."""
     return {choice.title.lower(): choice for choice in method_choices().values()}
 
 
 def arguments() -> list[MethodOption]:
-    """Return the arguments of all methods, each once."""
+    """Return the arguments of all methods as options, each once with the methods that take it."""
     options: dict[str, MethodOption] = {}
     for method, choice in known().items():
         for argument in choice.arguments.values():
@@ -45,8 +53,9 @@ def arguments() -> list[MethodOption]:
 
 
 def _help_text(argument: Argument) -> str:
+    """Return the help text of an argument, with its choices if it has any."""
     if argument.kind == "stepsize":
-        return "Stepsize; train finds it if it is auto."
+        return "Stepsize; with auto, train finds it."
     if argument.choices:
         return f"{argument.text}: {' or '.join(map(str, argument.choices))}."
     return argument.text
@@ -57,56 +66,83 @@ def partition_of(
 ) -> tuple[Partition, dict[str, Any]]:
     """Make a partition from a table such as {name: "sgld", h: 0.1, sigma: 0.01}.
 
-    Parts that form no preset are tables of their own: {h: 0.1, parts: {hidden: {name: "sgld", ...}, ...}}.
+    Parameters
+    ----------
+    table
+        Name and coefficients of a method or preset, perhaps as text; or h and a table of methods by part,
+        {h: 0.1, parts: {hidden: {name: "sgld", ...}, ...}}.
+    posterior
+        The posterior to sample, or None.
 
     Returns
     -------
     Partition
         The partition with this posterior.
     dict
-        The table with the defaults filled in, without what the posterior sets.
+        The table completed with all defaults, except those of arguments that the posterior sets.
+
+    Raises
+    ------
+    ValueError
+        For an unknown method, and for missing, unknown or wrong coefficients.
     """
     if "parts" in table:
         return _partition_of_parts(table, posterior)
     choice = find(table.get("name"), table.get("module"))
     name = table["name"]
-    given = {
+    coefficients = {
         key: _parse_value(choice.arguments.get(key), key, value)
         for key, value in table.items()
         if key not in ("name", "module")
     }
-    missing = [argument for argument in choice.required(posterior is not None) if argument not in given]
-    if missing:
-        example = _example_of_options(name, missing, choice.module)
-        raise ValueError(f"method {choice.title} needs {' and '.join(missing)}: add {example}")
-    unknown = [argument for argument in given if argument not in choice.arguments]
-    if unknown:
-        raise ValueError(
-            f"method {choice.title} has no {', '.join(unknown)}; accepted: {', '.join(choice.arguments)}"
-        )
-    values = {argument: _schedule_from_plain(value) for argument, value in given.items()}
+    _check_coefficients(choice, name, coefficients, posterior is not None)
+    values = {argument: _schedule_from_plain(value) for argument, value in coefficients.items()}
     partition = choice.make(posterior=posterior, **values)
-    set_by_posterior = set() if posterior is None else _set_by_posterior(partition)
+
+    replaced = set() if posterior is None else _set_by_posterior(partition)
     defaults = {
         argument.name: argument.default
         for argument in choice.arguments.values()
         if argument.default not in (Parameter.empty, None)
-        and argument.name.removesuffix(OUTPUT) not in set_by_posterior
+        and argument.name.removesuffix(OUTPUT) not in replaced
     }
     module = {} if choice.module is None else {"module": choice.module}
-    return partition, {"name": name, **module, **defaults, **given}
+    return partition, {"name": name, **module, **defaults, **coefficients}
+
+
+def _check_coefficients(
+    choice: MethodChoice, name: str, coefficients: Mapping[str, Any], has_posterior: bool
+) -> None:
+    """Raise ValueError for coefficients that a method, which the user calls `name`, needs or doesn't have."""
+    missing = [argument for argument in choice.required(has_posterior) if argument not in coefficients]
+    if missing:
+        example = _example_of_options(name, missing, choice.module)
+        raise ValueError(f"method {choice.title} needs {' and '.join(missing)}: add {example}")
+    if unknown := [argument for argument in coefficients if argument not in choice.arguments]:
+        raise ValueError(
+            f"method {choice.title} has no {', '.join(unknown)}; accepted: {', '.join(choice.arguments)}"
+        )
 
 
 def _partition_of_parts(
     table: Mapping[str, Any], posterior: Posterior | None
 ) -> tuple[Partition, dict[str, Any]]:
-    """Make a partition from a table with a method for each part, as `partition_of` does."""
+    """Make a partition from a table {h: ..., parts: {PART: {name: ..., ...}, ...}}, one method per part.
+
+    Returns
+    -------
+    Partition
+        The partition with this posterior.
+    dict
+        The table with the defaults of each method filled in.
+    """
     parts = table["parts"]
     if table.keys() != {"h", "parts"} or not isinstance(parts, Mapping) or not parts:
         raise ValueError(
             "a method with parts has h and a section for each of them, such as [method.parts.hidden] with "
             f"name and coefficients, and nothing else; got {', '.join(table)}"
         )
+
     methods, complete_parts = {}, {}
     for part, part_table in parts.items():
         if not isinstance(part_table, Mapping) or "h" in part_table:
@@ -124,7 +160,7 @@ def _partition_of_parts(
 
 
 def table_of(partition: Partition) -> dict[str, Any]:
-    """Return the table of a partition with one method for all parts, without its default values."""
+    """Return the table of a partition that has one method for all parts, without default values."""
     (method,) = partition.methods.values()
     values = {f.name: getattr(method, f.name) for f in fields(method)}
     changed = {f.name: values[f.name] for f in fields(method) if values[f.name] != f.default}
@@ -132,13 +168,16 @@ def table_of(partition: Partition) -> dict[str, Any]:
 
 
 def _set_by_posterior(partition: Partition) -> set[str]:
-    """Return the arguments that the posterior of a partition sets in all its parts."""
+    """Return the names of the arguments that the posterior of a partition sets in all its parts."""
     thermal = {m.thermal if m.needs_temperature else "" for m in partition.methods.values()}
     return {"weight_decay", *(thermal if len(thermal) == 1 else ())}
 
 
 def method_of(text: str) -> dict[str, Any]:
-    """Return the table of a method written as `sgld:h=0.1,sigma=0.01`, or `sgld:h=0.1,sigma=[0,0.1]`."""
+    """Return the table of a method written as `sgld:h=0.1,sigma=0.01` or `sgld:h=0.1,sigma=[0,0.1]`.
+
+    Values stay text; the brackets of a list are removed.
+    """
     name, _, coefficients = text.partition(":")
     table: dict[str, Any] = {"name": name.strip()}
     pairs = re.split(r",(?![^\[]*\])", coefficients)  # at commas outside of brackets
@@ -151,7 +190,10 @@ def method_of(text: str) -> dict[str, Any]:
 
 
 def labelled(tables: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the tables by their titles, with the coefficients where a title occurs more than once."""
+    """Return tables of methods under different labels for results.
+
+    A label is the title of the method, followed by its coefficients if the title occurs more than once.
+    """
     titles = [find(table.get("name")).title for table in tables]
     tables_by_label: dict[str, dict[str, Any]] = {}
     for title, table in zip(titles, tables, strict=True):
@@ -164,7 +206,15 @@ def labelled(tables: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def find(name: object, module: object = None) -> MethodChoice:
-    """Return the preset or method of this name; `module` is its module in a settings file, if it has one."""
+    """Return the preset or method of this name, or raise a ValueError that lists all names.
+
+    Parameters
+    ----------
+    name
+        Name on the command line, such as adlala; None if the user named no method.
+    module
+        Python module that registers the method according to a settings file, or None.
+    """
     methods = known()
     if isinstance(name, str) and name in methods and module in (None, methods[name].module):
         return methods[name]
@@ -176,14 +226,17 @@ def find(name: object, module: object = None) -> MethodChoice:
 
 
 def _example_of_options(name: str, missing: list[str], module: str | None) -> str:
-    """Return the options that would give what is missing; a user's own method takes them after its name."""
+    """Return the options that would give a method its missing coefficients, with NUMBER for each value.
+
+    A method of the user's own, from a `module`, has no options: its coefficients follow its name.
+    """
     if module is None:
         return " ".join(f"--{argument.replace('_', '-')} NUMBER" for argument in missing)
     return f"--method {name}:{','.join(f'{argument}=NUMBER' for argument in missing)}"
 
 
 def _parse_value(argument: Argument | None, name: str, value: Any) -> Any:
-    """Return a value as it is written to a settings file: numbers in text as numbers."""
+    """Return a coefficient as settings files have it: text is parsed by the kind of the argument."""
     if not isinstance(value, str) or argument is None or argument.kind == "text":
         return value
     if argument.kind == "stepsize" and value.lower() == AUTO:
@@ -192,7 +245,7 @@ def _parse_value(argument: Argument | None, name: str, value: Any) -> Any:
 
 
 def _schedule_from_plain(value: Any) -> Any:
-    """Replace tables that describe schedules by these schedules, in a list too."""
+    """Return a value with the schedule in place of each table that describes one, in a list too."""
     if isinstance(value, list):
         return [_schedule_from_plain(item) for item in value]
     return from_plain(value) if isinstance(value, Mapping) else value

@@ -1,4 +1,4 @@
-"""List all settings of a run in one table, make the options of the command line from it, and read them."""
+"""List all settings of a run in one table, make command-line options from it, and read their values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,17 @@ Settings = dict[str, dict[str, Any]]  # section -> name -> value
 
 
 class ValueKind(NamedTuple):
-    """How the value of an option is shown in the help, read from text (None keeps the text), and typed."""
+    """A kind of option values.
+
+    Attributes
+    ----------
+    metavar
+        Placeholder for the value in the help text, such as NUMBER.
+    read
+        Parser of the value, called with the name of the option and the text; None keeps the text.
+    type
+        Type of the option for Typer.
+    """
 
     metavar: str | None
     read: Callable[[str, str], object] | None = None
@@ -41,10 +51,18 @@ KINDS = {
 
 
 class Setting(NamedTuple):
-    """A key of a section of the settings, and the option for it.
+    """A key of a section of the settings, and the command-line option for it.
 
-    `kind` is a key of `KINDS`; `meaning` and `default` make the help text. `option` is given where it isn't
-    `--name`.
+    Attributes
+    ----------
+    section, name
+        Section and key in a settings file.
+    kind
+        Kind of its values, a key of `KINDS`.
+    meaning, default
+        Help text, and the default as the help text mentions it.
+    option
+        Name of the option where it isn't that of the key with two dashes.
     """
 
     section: str
@@ -71,13 +89,13 @@ class Setting(NamedTuple):
 
 
 def _with_methods(text: str, methods: list[str]) -> str:
-    """Return the meaning of an argument, with the methods that have it unless most have it."""
+    """Return the meaning of an argument, followed by the methods that take it unless most of them do."""
     text = text.rstrip(".")
     return text if len(methods) > len(known()) // 2 else f"{text} ({', '.join(methods)})"
 
 
 def _settings(section: str, *rows: tuple[str, ...]) -> list[Setting]:
-    """Return the settings of a section from the other fields of each."""
+    """Return the settings of a section; each row has the other fields of a `Setting`, in order."""
     return [Setting(section, *row) for row in rows]
 
 
@@ -91,91 +109,94 @@ SETTINGS = (
         ("categorical", "names", "Column of numbers that are categories; repeat it for several"),
         ("keep", "names", "Column to use even if it looks like a row number or name; repeat it for several"),
         ("rows", "whole", "Largest number of rows to use, drawn at random if the file has more", "all"),
-        ("class_weight", "text", "balanced gives all classes the same weight in training", "none"),
-        ("task", "text", "binary, classes, regression or counts", "found from the target"),
+        ("class_weight", "text", "balanced, to give all classes the same weight in training", "none"),
+        ("task", "text", "Kind of target: binary, classes, regression or counts", "detected from the target"),
         ("test_share", "number", "Share of the rows to set aside as test examples", "0.2"),
         ("standardise", "truth", "Scale the columns of the file to mean 0 and variance 1", "yes"),
         ("turns", "number", "Number of turns of the spirals", "2"),
-        ("a", "number", "Radius of the spirals, or length of the trigonometric curves", "2, or 6"),
+        ("a", "number", "Radius of the spirals, or length of the trigonometric curves", "2 and 6"),
         ("b", "number", "Frequency of the trigonometric curves", "1"),
-        ("p", "number", "Exponent of radius and angle along the spirals", "0.5"),
-        ("c", "number", "Standard deviation of the noise of a built-in problem", "0.02, blobs 0.3"),
+        ("p", "number", "Exponent with which radius and angle grow along the spirals", "0.5"),
+        ("c", "number", "Standard deviation of the noise of a built-in problem", "0.02, or 0.3 for blobs"),
         ("gap", "number", "Widest gap between the rings", "0.5"),
         ("pinch", "number", "Narrowest gap between the rings", "0.1"),
         ("pinches", "whole", "Number of places where the rings come close", "4"),
         ("centres", "whole", "Number of blobs", "4"),
         ("n_train", "whole", "Number of training examples of a built-in problem", "1000"),
         ("n_test", "whole", "Number of test examples of a built-in problem", "1000"),
-        ("draws", "whole", "Number of independent data sets, which the chains share in turn", "1"),
-        ("seed", "whole", "Seed of the data, or of the rows of a file that are used or set aside",
+        ("draws", "whole", "Number of independent data sets, over which the chains are distributed", "1"),
+        ("seed", "whole", "Seed of a built-in problem, or of the random choice of rows of a file",
          "0", "--problem-seed"),
-        ("folder", "text", "Folder with the files of MNIST", "", "--mnist"),
+        ("folder", "text", "Folder with the MNIST files", "", "--mnist"),
     ),
     *_settings("network",
-        ("hidden", "wholes", "Sizes of the hidden layers, such as 100,100", "100; without --method 50"),
-        ("activation", "text", "relu, tanh or identity", "relu"),
+        ("hidden", "wholes", "Sizes of the hidden layers, such as 100,100", "100, or 50 without --method"),
+        ("activation", "text", "Activation function: relu, tanh or identity", "relu"),
         ("init", "text", "Initial weights: torch, gaussian or zeros", "torch"),
-        ("scale", "number", "Standard deviation of gaussian initial weights", "0.01", "--init-scale"),
+        ("scale", "number", "Standard deviation of initial weights with --init gaussian", "0.01",
+         "--init-scale"),
     ),
-    Setting("method", "name", "text", f"{', '.join(known())}; coefficients may follow, as in "
-            "sgld:h=0.1,sigma=0.01", option="--method"),
+    Setting("method", "name", "text", f"Method: {', '.join(known())}; coefficients may "
+            "follow, as in sgld:h=0.1,sigma=0.01", option="--method"),
     *_settings("method", *(
         (name, kind, _with_methods(text, methods)) for name, kind, text, methods in arguments()
     )),
     *_settings("posterior",
-        ("prior", "deviations", "Standard deviation of the prior of the parameters: a number, one for each "
-         "layer as in 0.5,1, fan_in, or auto. With a posterior, --tau and --weight-decay are not needed",
-         "1; without --method auto"),
+        ("prior", "deviations", "Standard deviation of the prior of the parameters: a number, one per layer "
+         "as in 0.5,1, fan_in, or auto. A posterior replaces --tau and --weight-decay",
+         "1, or auto without --method"),
         ("noise", "deviations", "Standard deviation of the noise of a regression, in units of the targets; "
-         "sampled, to sample it with the parameters; or network, to predict it", "sampled"),
-        ("temperature", "number", "Temperature of the posterior; below 1 it is a cold posterior", "1"),
-        ("degrees", "number", "Degrees of freedom of the noise of a regression, for Student's distribution "
-         "instead of the normal one"),
+         "sampled, to sample it along with the parameters; or network, to let the network predict it",
+         "sampled"),
+        ("temperature", "number", "Temperature of the posterior; below 1, the posterior is cold", "1"),
+        ("degrees", "number", "Degrees of freedom of Student's t noise in a regression, instead of "
+         "normal noise"),
     ),
     *_settings("training",
         ("steps", "length", "Number of steps, or auto, to train until the predictions have converged",
-         "20000; without --method auto"),
+         "20000, or auto without --method"),
         ("budget", "whole", "Largest number of steps with --steps auto",
-         "20000; without --method it depends on the data"),
-        ("refine", "number", "Factor on the amount of work; only without --method", "1"),
-        ("warm", "whole", "Number of steps of Adam before the chains start; only for train", "0"),
+         "20000; depends on the data without --method"),
+        ("refine", "number", "Factor by which to multiply the amount of work; only without --method", "1"),
+        ("warm", "whole", "Number of Adam steps before the chains start; only for train", "0"),
         ("batch", "batch", "Number of examples in a mini-batch, or all",
-         "32, or all if there are fewer; without --method all, if that is affordable"),
-        ("chains", "whole", "Number of independent chains of each method or point",
+         "32, or all if there are fewer; without --method all, if affordable"),
+        ("chains", "whole", "Number of independent chains per method or point",
          "10; without --method 8, or fewer for a large table"),
         ("seed", "whole", "Seed of starts, noise and mini-batches", "0"),
-        ("colder_from", "whole", "Step from which to lower the temperature to a thirtieth, or without a "
-         "temperature h to a fifth, which improves single networks"),
-        ("record", "whole", "Number of records of loss, accuracy and temperatures", "100"),
+        ("colder_from", "whole", "Step from which on the temperature is a thirtieth, or h a fifth for "
+         "methods without temperature, which improves single networks"),
+        ("record", "whole", "Number of times to record loss, accuracy and temperatures", "100"),
         ("losses_every", "whole", "Compute loss and accuracy only at every n-th record", "1"),
-        ("samples", "whole", "Number of samples of each chain to keep for predictions"),
+        ("samples", "whole", "Number of samples per chain to keep for predictions"),
         ("burn_in", "whole", "Number of steps before the first sample"),
         ("thin", "whole", "Number of steps between samples"),
-        ("shuffled", "truth", "Take mini-batches from shuffled epochs instead of independent subsets"),
+        ("shuffled", "truth", "Take mini-batches from shuffled epochs instead of independent random subsets"),
         ("momenta", "text", "Initial momenta: zero or thermal", "zero"),
-        ("start", "text", "Folder or file of a run with as many chains: each new chain starts where one of "
-         "that run ended; only for train"),
-        ("dtype", "text", "float32 or float64", "float32"),
+        ("start", "text", "Folder or file of a run with the same number of chains; each chain starts where "
+         "one of that run ended. Only for train"),
+        ("dtype", "text", "Floating-point type: float32 or float64", "float32"),
     ),
     *_settings("search",
-        ("steps", "whole", "Number of steps of the candidates that aren't stopped early", "20000"),
+        ("steps", "whole", "Number of steps of candidates that aren't stopped early", "20000"),
         ("batch", "batch", "Number of examples in a mini-batch, or all", "32, or all if there are fewer"),
-        ("candidates", "whole", "Number of candidates of each method", "128"),
-        ("chains", "whole", "Number of chains of each candidate", "2"),
-        ("by", "text", "Score on the validation examples that ranks candidates: loss or accuracy", "loss"),
-        ("validation", "number", "Share of the training examples to use for validation", "0.2"),
+        ("candidates", "whole", "Number of candidates per method", "128"),
+        ("chains", "whole", "Number of chains per candidate", "2"),
+        ("by", "text", "Validation score by which to rank candidates: loss or accuracy", "loss"),
+        ("validation", "number", "Share of the training examples to set aside for validation", "0.2"),
         ("seed", "whole", "Seed of candidates, starts, noise and mini-batches", "0"),
-        ("shuffled", "truth", "Take mini-batches from shuffled epochs instead of independent subsets"),
-        ("dtype", "text", "float32 or float64", "float32"),
-        ("fresh", "whole", "Number of chains to train with the best candidate of each method", "10"),
-        ("cooled", "truth", "Lower the temperature for the last tenth of their steps", "yes"),
+        ("shuffled", "truth", "Take mini-batches from shuffled epochs instead of independent random subsets"),
+        ("dtype", "text", "Floating-point type: float32 or float64", "float32"),
+        ("fresh", "whole", "Number of fresh chains to train with the best candidate of each method", "10"),
+        ("cooled", "truth", "Lower the temperature during the last tenth of the steps of fresh chains",
+         "yes"),
     ),
 )  # fmt: skip
 SECTIONS = ("problem", "network", "method", "posterior", "training", "search")
 
 
 def keys(section: str) -> list[str]:
-    """Return the keys that a section may have; for methods also those of methods registered since."""
+    """Return the keys that a section may have, also those of methods that were registered after import."""
     names = [setting.name for setting in SETTINGS if setting.section == section]
     if section != "method":
         return names
@@ -185,21 +206,33 @@ def keys(section: str) -> list[str]:
 def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command the options of some sections.
 
-    The command gets the options that the user gave as its argument `options`, a dict of values by setting.
+    The decorated command receives the options that the user gave as its argument `options`, a dict of values
+    by `Setting`. Its help lists the options of each section under a heading.
+
+    Parameters
+    ----------
+    *sections
+        Names of sections, such as "problem" and "network".
     """
     chosen = [setting for setting in SETTINGS if setting.section in sections]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        """Return the command with a signature from which Typer makes all options.
+
+        The signature has the command's own parameters except `options`, and one for each setting.
+        """
         signature = inspect.signature(command, eval_str=True)
         parameters = [p for p in signature.parameters.values() if p.name != "options"]
         parameters += [_option_parameter(setting) for setting in chosen]
 
         @wraps(command)
         def wrapped(**values: Any) -> None:
+            """Call the command with the settings that the user gave in one dict."""
             options = {setting: values.pop(setting.argument) for setting in chosen}
             options = {setting: value for setting, value in options.items() if value not in (None, [])}
             command(options=options, **values)
 
+        # Typer reads the options from the signature and the annotations of the function
         wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return wrapped
@@ -208,6 +241,7 @@ def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[.
 
 
 def _problems() -> list[str]:
+    """Return the names of the built-in problems."""
     from heatbath.runs.serialise import RECIPES
 
     return list(RECIPES)
@@ -222,19 +256,24 @@ COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
 
 
 def completing(flag: str) -> Callable[[str], list[str]] | None:
-    """Return the function that completes the value of an option in the shell, if its values have names."""
+    """Return the function that completes an option's value in the shell; None for free text."""
     if flag not in COMPLETIONS:
         return None
     return lambda incomplete: [name for name in COMPLETIONS[flag]() if name.startswith(incomplete)]
 
 
 def _option_parameter(setting: Setting) -> inspect.Parameter:
-    """Return the parameter from which Typer makes the option of a setting."""
+    """Return the parameter from which Typer makes the option of a setting.
+
+    A truth value has two options, --name and --no-name. The default is None, which means that the user
+    didn't give the option.
+    """
     kind = KINDS[setting.kind]
+    names = f"{setting.flag}/--no-{setting.flag[2:]}" if setting.kind == "truth" else setting.flag
     option = typer.Option(
-        f"{setting.flag}/--no-{setting.flag[2:]}" if setting.kind == "truth" else setting.flag,
+        names,
         help=setting.help,
-        rich_help_panel=f"The {setting.section}",
+        rich_help_panel=setting.section.capitalize(),
         metavar=kind.metavar,
         autocompletion=completing(setting.flag),
         show_default=False,
@@ -246,7 +285,7 @@ def _option_parameter(setting: Setting) -> inspect.Parameter:
 
 
 def sections_of(options: dict[Setting, Any]) -> Settings:
-    """Return the values of options as sections; coefficients stay text and are read with the method."""
+    """Return the values of options by section and key; text is parsed, except coefficients of methods."""
     sections: Settings = {}
     for setting, value in options.items():
         read = KINDS[setting.kind].read
@@ -256,7 +295,15 @@ def sections_of(options: dict[Setting, Any]) -> Settings:
 
 
 def option_words(section: str, values: Mapping[str, Any]) -> list[str]:
-    """Return the words of a command line that give these values of a section."""
+    """Return the words of a command line that give a section these values.
+
+    Parameters
+    ----------
+    section
+        Name of the section.
+    values
+        Values by key; keys that have no option are left out.
+    """
     words: list[str] = []
     for setting in SETTINGS:
         if setting.section != section or setting.name not in values:

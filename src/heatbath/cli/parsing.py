@@ -1,6 +1,6 @@
-"""Parse numbers that are written on the command line or in a file.
+"""Parse numbers on the command line or in a settings file.
 
-`label` is always what an error message calls the value.
+In every function, `label` is what an error message calls the value, such as --steps.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 from heatbath._internal.checks import POSITIVE, real, whole
 
-AUTO = "auto"  # to be found by heatbath
-MOST_VALUES = 10_000  # in a range
+AUTO = "auto"  # a value that heatbath finds
+MOST_VALUES = 10_000  # of a range
 
 
 def number(label: str, text: str) -> float:
-    """Return the number that the text writes."""
+    """Return the number in a text; ValueError if there is none."""
     try:
         return float(_without_underscores(text))
     except ValueError:
@@ -22,7 +22,7 @@ def number(label: str, text: str) -> float:
 
 
 def whole_number(label: str, text: str, alternative: str = "") -> int:
-    """Return the whole number that the text writes; `alternative` ends the error: " or auto"."""
+    """Return the whole number in a text; `alternative` ends the error message, as in " or auto"."""
     try:
         return int(_without_underscores(text))
     except ValueError:
@@ -30,19 +30,20 @@ def whole_number(label: str, text: str, alternative: str = "") -> int:
 
 
 def whole_or(word: str) -> Callable[[str, str], int | str]:
-    """Return a parser of whole numbers that also accepts this word."""
+    """Return a parser of options that accepts a whole number or this word, such as auto."""
     return lambda label, text: word if text.lower() == word else whole_number(label, text, f" or {word}")
 
 
 def sizes(label: str, text: str) -> list[int]:
-    """Return whole numbers separated by commas; empty text is an empty list."""
+    """Return the whole numbers in a text such as 100,50; an empty text is an empty list."""
     return [whole_number(label, size) for size in text.split(",")] if text.strip() else []
 
 
 def numbers(label: str, text: str) -> float | list[float]:
-    """Return a number, a list such as 1e-5,1e-4, or a range such as 1e-6:1e-2:5 as a list.
+    """Return the number or the list of numbers in a text.
 
-    A range is written as first value, last value and number of values, which are evenly spaced in logarithms.
+    A text such as 1e-5,1e-4 is a list. A range such as 1e-6:1e-2:5 is a list, too: first value, last value
+    and number of values, evenly spaced on a logarithmic scale.
     """
     if ":" in text:
         return _logarithmic_range(label, text)
@@ -55,10 +56,10 @@ def numbers(label: str, text: str) -> float | list[float]:
 
 
 def _logarithmic_range(label: str, text: str) -> list[float]:
-    """Return the values of a range that is written as FIRST:LAST:HOW_MANY."""
+    """Return the values of a range FIRST:LAST:COUNT, with constant ratios and 12 digits."""
     parts = text.split(":")
     if len(parts) != 3:
-        raise ValueError(f"{label}: a range is written as FIRST:LAST:HOW_MANY, got {text!r}")
+        raise ValueError(f"{label}: write a range as FIRST:LAST:COUNT, got {text!r}")
     first, last = (real(f"{label}: an end of a range", number(label, end), POSITIVE) for end in parts[:2])
     count = whole(f"{label}: the number of values", whole_number(label, parts[2]), 2, MOST_VALUES + 1)
     ratio = (last / first) ** (1 / (count - 1))
@@ -66,7 +67,7 @@ def _logarithmic_range(label: str, text: str) -> list[float]:
 
 
 def deviations(label: str, text: str) -> float | list[float] | str:
-    """Return a number, several as a list, or a word such as auto."""
+    """Return standard deviations: a number, several as in 0.5,1 as a list, or a word such as auto."""
     if text.isidentifier():
         return text
     values = [number(label, part) for part in text.split(",")]
@@ -74,7 +75,7 @@ def deviations(label: str, text: str) -> float | list[float] | str:
 
 
 def _without_underscores(text: str) -> str:
-    """Return the text, or raise ValueError if it has underscores, which Python allows in numbers."""
+    """Return the text unless it has underscores, which Python accepts in numbers; raise ValueError then."""
     if "_" in text:
         raise ValueError
     return text

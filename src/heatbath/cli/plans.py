@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from numpy.typing import NDArray
 
@@ -41,7 +41,7 @@ TRAINING_DEFAULTS: dict[str, Any] = {
     "steps": 20_000, "chains": 10, "seed": 0, "record": 100, "losses_every": 1, "shuffled": False,
     "momenta": "zero", "dtype": "float32",
 }  # fmt: skip
-NOT_FOR_PLANS = ("continued", "start", "start_sha256")  # training settings that no plan takes as they are
+NOT_FOR_PLANS = ("continued", "start", "start_sha256")  # training settings that are no arguments of a plan
 MOST_RECORDS = 1_000_001
 
 
@@ -53,38 +53,47 @@ def prepare_run(command: str, settings: Settings) -> tuple[Plan | AutomaticRun, 
     command
         "train", "compare" or "sweep".
     settings
-        Sections as `merge_settings` gives them.
+        Values by section and key, as `merge_settings` returns them.
 
     Returns
     -------
     Plan or AutomaticRun
         The plan, or for `train` the automatic run that finds what is "auto".
     Settings
-        The complete settings, which make the same plan again.
+        The complete settings, from which the same plan is made again.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For wrong settings.
+    MemoryError
+        If the run would not fit in memory.
     """
     problem, problem_section = make_problem(settings["problem"])
     if command == "train" and not settings["method"]:
         settings = _with_default_sampling(problem, settings)
     elif "refine" in settings["training"]:
         raise ValueError("refine works only without --method: leave out one of the two")
+
     network = MLP(**settings["network"])
     posterior = Posterior(**settings["posterior"]) if settings["posterior"] else None
     methods, method_sections = _make_methods(command, settings, posterior)
     training = TRAINING_DEFAULTS | settings["training"]
-    start = _load_start(training.get("start"), training.get("start_sha256"))
+    theta, start_settings = _load_start(training.get("start"), training.get("start_sha256"))
     training = {name: value for name, value in training.items() if name not in NOT_FOR_PLANS}
     whole("record", training["record"], low=1, high=MOST_RECORDS)  # a list of steps is for Python only
-    start_arguments = {} if start is None else {"start": start.theta}
+    start_arguments = {} if theta is None else {"start": theta}
+
     prepared = _plan_or_search(command, problem, network, methods, training | start_arguments)
     plan = prepared.first_plan() if isinstance(prepared, AutomaticRun) else prepared
     check_memory(plan, 2)
-    training |= {"batch": plan.batch}
-    if start is not None:
-        training |= {"start": str(start.path), "start_sha256": start.sha256}
+
+    training |= {"batch": plan.batch, **start_settings}
     if isinstance(prepared, AutomaticRun) and prepared.budget is not None:
         training |= {"budget": prepared.budget, "samples": plan.samples}
     if ends := extension_ends(settings):
         training |= {"continued": ends}
+
     complete = {"problem": problem_section, "network": network_to_plain(network), **method_sections}
     if posterior is not None:
         complete["posterior"] = _posterior_table(posterior)
@@ -92,7 +101,10 @@ def prepare_run(command: str, settings: Settings) -> tuple[Plan | AutomaticRun, 
 
 
 def extension_ends(settings: Settings) -> list[int]:
-    """Return the steps at which the parts end that were added to a finished run, in order."""
+    """Return the steps at which a run ends after each of its extensions, in order.
+
+    `heatbath resume --steps` writes them to the settings as `continued`; they are checked here.
+    """
     ends = settings["training"].get("continued", [])
     if not isinstance(ends, list) or [*sorted({whole("continued", end, low=1) for end in ends})] != ends:
         raise ValueError(f"continued must be a list of steps in ascending order, got {ends!r}")
@@ -100,12 +112,15 @@ def extension_ends(settings: Settings) -> list[int]:
 
 
 def _posterior_table(posterior: Posterior) -> dict[str, Any]:
-    """Return the fields of a posterior that have a value: TOML has none for None."""
+    """Return the fields of a posterior that aren't None, which TOML doesn't have."""
     return {name: value for name, value in asdict(posterior).items() if value is not None}
 
 
 def _with_default_sampling(problem: Problem, settings: Settings) -> Settings:
-    """Return the settings with what suits the problem where no method is named, as the estimators do it."""
+    """Return the settings of a `train` without --method: method, posterior and sizes that suit the problem.
+
+    The defaults are those of the scikit-learn estimators; what the user has chosen takes precedence.
+    """
     network: dict[str, Any] = {"hidden": list(HIDDEN)} | settings["network"]
     posterior = defaults.posterior_of(**settings["posterior"])
     training = settings["training"]
@@ -119,21 +134,32 @@ def _with_default_sampling(problem: Problem, settings: Settings) -> Settings:
         )
     if sizes.get("batch") == "all":
         sizes["batch"] = problem.X_train.shape[1]
+
     chosen = dict(defaults.arguments(problem, MLP(**network), posterior, **sizes))
     method = table_of(cast(Partition, chosen.pop("partition")))
     if "burn_in" in training:
-        del chosen["thin"]
-    others = {name: value for name, value in training.items() if name not in names}
+        del chosen["thin"]  # which was chosen for the default burn-in
+    unaffected = {name: value for name, value in training.items() if name not in names}
     return settings | {
         "network": network,
         "posterior": _posterior_table(posterior),
         "method": method,
-        "training": chosen | others,
+        "training": chosen | unaffected,
     }
 
 
 def _make_methods(command: str, settings: Settings, posterior: Posterior | None) -> tuple[Methods, Settings]:
-    """Return the partition, or those of a comparison by name, and the sections that make them again."""
+    """Return the partition of a run, or those of a comparison by label, and the sections that reproduce them.
+
+    Parameters
+    ----------
+    command
+        "compare" for several methods; otherwise there is one.
+    settings
+        Values by section and key.
+    posterior
+        The posterior that all of them sample, or None.
+    """
     if command != "compare":
         partition, table = partition_of(settings["method"], posterior)
         return partition, {"method": table}
@@ -148,14 +174,25 @@ def _make_methods(command: str, settings: Settings, posterior: Posterior | None)
 def _plan_or_search(
     command: str, problem: Problem, network: MLP, methods: Methods, training: Mapping[str, Any]
 ) -> Plan | AutomaticRun:
-    """Return the plan, or for `train` the automatic run that finds it, from complete training settings."""
+    """Return the plan of a run, or for `train` an automatic run if something is "auto".
+
+    Parameters
+    ----------
+    command
+        "train", "compare" or "sweep".
+    problem, network, methods
+        The problem, the network, and a partition or several by name.
+    training
+        Complete training settings, with `start` as parameters of the network.
+    """
     if "colder_from" in training:
         methods = _cooled(methods, training["colder_from"], training["steps"])
     if command != "train" and (training["steps"] == AUTO or {"budget", "warm", "start"} & training.keys()):
         raise ValueError(
             "only heatbath train finds the number of steps and takes a start: for heatbath "
-            f"{command} say --steps NUMBER, without --budget, --warm and --start"
+            f"{command} use --steps NUMBER, without --budget, --warm and --start"
         )
+
     names = ("steps", "batch", "chains", "budget", "warm")
     sizes = {name: training[name] for name in names if name in training}
     run_settings = RunSettings(
@@ -166,26 +203,25 @@ def _plan_or_search(
     return make_plan(problem, network, methods, **sizes, settings=run_settings, call=cast(Call, command))
 
 
-class _Start(NamedTuple):
-    """Parameters at which chains start: those of a run, with its file and the checksum of that."""
-
-    theta: NDArray[Any]
-    path: Path
-    sha256: str
-
-
-def _load_start(start: object, sha256: object) -> _Start | None:
-    """Load the run whose parameters chains start from; None if `start` is None.
+def _load_start(start: object, sha256: object) -> tuple[NDArray[Any] | None, dict[str, str]]:
+    """Load the run at whose final parameters the chains start.
 
     Parameters
     ----------
     start
-        The folder or file of a run.
+        Folder or file of the run; None starts the chains as usual.
     sha256
-        Checksum that the file must have, or None.
+        Checksum that the file must have, or None to accept any.
+
+    Returns
+    -------
+    array or None
+        Parameters of each chain; None if `start` is None.
+    dict
+        Settings that load the same file again: its absolute path and its checksum.
     """
     if start is None:
-        return None
+        return None, {}
     if not isinstance(start, str):
         raise TypeError(f"start must be the folder or the file of a run, got {start!r}")
     path = Path(start).expanduser().absolute()
@@ -194,11 +230,11 @@ def _load_start(start: object, sha256: object) -> _Start | None:
     digest = _checksum(path)
     if sha256 not in (None, digest):
         raise ValueError(f"{path} has changed since these settings were written: use --start to accept it")
-    return _Start(run.theta, path, digest)
+    return run.theta, {"start": str(path), "start_sha256": digest}
 
 
 def _cooled(methods: Methods, step: object, steps: object) -> Methods:
-    """Return the methods with a lower temperature from this step on, of so many `steps`."""
+    """Return the methods with a lower temperature from this step on; `steps` is the length of the run."""
     if steps == AUTO:
         raise ValueError("colder_from needs a known number of steps: replace --steps auto by a number")
     step = whole("colder_from", step, low=1, high=whole("steps", steps, low=1))
@@ -208,17 +244,32 @@ def _cooled(methods: Methods, step: object, steps: object) -> Methods:
 
 
 def make_problem(section: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
-    """Make the problem that a section describes; return it, and the section with all defaults."""
+    """Make the problem that a section of the settings describes.
+
+    Parameters
+    ----------
+    section
+        Either `name` and arguments of a built-in problem, or `data` and `target` of the user's file.
+
+    Returns
+    -------
+    Problem
+        The problem.
+    dict
+        The section with all defaults filled in.
+    """
     if "name" in section and "data" in section:
         raise ValueError(
             f"choose a problem or data, not both: got {section['name']!r} and {section['data']!r}"
         )
     if "data" in section:
         return _problem_from_file(section)
+
     name = section.get("name")
     if not isinstance(name, str) or name not in RECIPES:
-        hint = "say --problem NAME or --data FILE" if name is None else f"there is no problem {name!r}"
+        hint = "choose --problem NAME or --data FILE" if name is None else f"there is no problem {name!r}"
         raise ValueError(f"{hint}; problems: {', '.join(RECIPES)}")
+
     make = RECIPES[name]
     check_keys(f"problem {name}", section, ["name", *signature(make).parameters])
     problem: Problem = make(**{key: value for key, value in section.items() if key != "name"})
@@ -227,9 +278,20 @@ def make_problem(section: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
 
 
 def _problem_from_file(section: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
-    """Make a problem from the user's file; return it, and the section with all defaults and a checksum.
+    """Make a problem from the user's file.
 
-    If the section has a checksum already, a file that has changed is refused.
+    Parameters
+    ----------
+    section
+        `data` and `target`, and options of `from_table`. With a checksum, `sha256`, the file must not have
+        changed.
+
+    Returns
+    -------
+    Problem
+        The problem.
+    dict
+        The section with all defaults, the absolute path and the checksum of the file.
     """
     check_keys("a problem from a file", section, FILE_KEYS)
     columns = {
@@ -243,6 +305,7 @@ def _problem_from_file(section: Mapping[str, Any]) -> tuple[Problem, dict[str, A
     named: dict[str, Any] = {key: names for key, names in columns.items() if names}
     if len(columns["target"]) == 1:
         named["target"] = columns["target"][0]
+
     path = Path(section["data"]).expanduser().absolute()
     values = FILE_DEFAULTS | dict(section) | named
     if not isinstance(values["standardise"], bool):
@@ -250,13 +313,14 @@ def _problem_from_file(section: Mapping[str, Any]) -> tuple[Problem, dict[str, A
     real("test_share", values["test_share"])
     if "sha256" in section and section["sha256"] != _checksum(path):
         raise ValueError(f"{path} has changed since these settings were written: use --data to accept it")
+
     names = ("test_share", "standardise", "seed", "rows", *columns, "task", "weights", "class_weight")
     problem = from_table(path, **{key: values[key] for key in names if key in values})
     return problem, {**values, "data": str(path), "sha256": section.get("sha256") or _checksum(path)}
 
 
 def _checksum(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file as hexadecimal text."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -265,7 +329,7 @@ def _checksum(path: Path) -> str:
 
 
 def _column_names(key: str, value: object) -> list[str]:
-    """Return the names of columns in a setting, which may be one name or a list."""
+    """Return a setting that is one name of a column or a list of names as a list."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{key} must be the name of a column, or a list of names, got {value!r}")

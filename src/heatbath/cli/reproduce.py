@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -24,116 +24,167 @@ if TYPE_CHECKING:
     from heatbath.runs.progress import Progress as RunProgress
 
 COLOURS = {"holds": "cyan", "holds in part": "yellow", "does not hold": "red"}
+PAGE = "report.html"
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Experiments to run (default: all).",
+        autocompletion=lambda incomplete: [name for name in NAMES if name.startswith(incomplete)],
+    ),
+]
+Folder = Annotated[Path, typer.Option(help="Folder for the results and the report.")]
+Quick = Annotated[
+    bool,
+    typer.Option(
+        "--quick", help="Take seconds instead of minutes, to check that everything runs; proves nothing."
+    ),
+]
+Listing = Annotated[bool, typer.Option("--list", help="List the experiments and their claims.")]
+OnlyReport = Annotated[
+    bool, typer.Option("--only-report", help="Run nothing; write the report of finished experiments.")
+]
+Repeat = Annotated[bool, typer.Option("--again", help="Run finished experiments again.")]
+Docs = Annotated[
+    Path | None, typer.Option(help="Folder for a copy of the report in Markdown (default: none).")
+]
 
 
 def reproduce(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Experiments to run (default: all).",
-            autocompletion=lambda incomplete: [name for name in NAMES if name.startswith(incomplete)],
-        ),
-    ] = None,
-    folder: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path(
-        "reproduction"
-    ),
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="Take seconds instead of minutes: this shows that it works, but proves nothing."
-        ),
-    ] = False,
-    show: Annotated[bool, typer.Option("--list", help="List the experiments and their claims.")] = False,
-    only_report: Annotated[
-        bool, typer.Option("--only-report", help="Run nothing; write the report of finished experiments.")
-    ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Run finished experiments again.")] = False,
-    docs: Annotated[
-        Path | None, typer.Option(help="Folder for a copy of the report in Markdown (default: none).")
-    ] = None,
+    names: Names = None,
+    folder: Folder = Path("reproduction"),
+    quick: Quick = False,
+    show: Listing = False,
+    only_report: OnlyReport = False,
+    repeat: Repeat = False,
+    docs: Docs = None,
     executor: Workers = None,
     json: Json = False,
 ) -> None:
     """Run the paper's experiments and say for every claim whether it holds.
 
-    Results are kept: after Ctrl-C the same command continues with the experiments that are not finished.
-    MNIST is read from the folder in HEATBATH_DATA, or downloaded once.
+    Results are kept: after Ctrl-C, the same command continues with the unfinished experiments. MNIST is read
+    from the folder in HEATBATH_DATA, or downloaded once.
     """
-    console = Console(stderr=json)  # with --json, stdout has nothing but the object
-    chosen = list(dict.fromkeys(names or NAMES))
-    if unknown := [name for name in chosen if name not in NAMES]:
-        _refuse(f"there is no experiment {', '.join(unknown)}: accepted are {', '.join(NAMES)}")
+    console = Console(stderr=json)  # with --json, stdout contains only the object
+    chosen = _known_experiments(names or NAMES)
     if show:
         _list_experiments(console, chosen, json)
         return
+
     from heatbath.paper import report, runner
     from heatbath.runs.distributed.pools import check_name
 
     results_folder = folder / "quick" if quick else folder  # a quick run never replaces a full one
     lines = Console(highlight=False, soft_wrap=True, stderr=json)
-    begin = time.perf_counter()
-    done: dict[str, ExperimentResult] = {}
-    failed: dict[str, str] = {}
+    start = time.perf_counter()
+    finished: dict[str, ExperimentResult] = {}
+    failures: dict[str, str] = {}
     try:
         for path in filter(None, (results_folder, docs)):
             path.mkdir(parents=True, exist_ok=True)
         if executor is not None:
             check_name(executor)
         if not only_report:
-            done, failed = _run_experiments(console, chosen, results_folder, quick, again, executor)
-        results = _with_finished(done, results_folder, quick)
+            finished, failures = _run_experiments(console, chosen, results_folder, quick, repeat, executor)
+        results = _with_earlier(finished, results_folder, quick)
         if not results:
             _refuse(f"no experiment is finished in {results_folder}: run heatbath reproduce first")
-        finished = {result.experiment.name for result in results}
-        missing = {name: failed.get(name, "not finished yet") for name in NAMES if name not in finished}
-        command = "heatbath reproduce --quick" if quick else "heatbath reproduce"
-        report.write_html(results, missing, results_folder / "report.html", command)
-        if docs is not None:
-            report.write_markdown(results, missing, docs, f"{command} --docs {docs}")
+        missing = _write_reports(results, failures, results_folder, docs, quick)
     except KeyboardInterrupt:
-        arguments = [argument for argument in sys.argv[1:] if argument != "--again"]
-        lines.print(f"stopped; continue with: {shlex.join(['heatbath', *arguments])}", markup=False)
+        lines.print(f"stopped; continue with: {_command_to_continue()}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
     except (OSError, ValueError, ImportError) as error:
         _refuse(str(error))
+
     summaries = [runner.summary(result) for result in results]
-    page = str(results_folder / "report.html")
+    page = str(results_folder / PAGE)
     if json:
         _emit_json({"report": page, "experiments": summaries, "missing": missing})
-    seconds = time.perf_counter() - begin
+    seconds = time.perf_counter() - start
     lines.print(f"claims: {report.verdict_counts(summaries)}; {seconds:,.0f} s; report: {page}", markup=False)
-    if failed:
+    if failures:
         raise typer.Exit(FAILURE)
 
 
+def _known_experiments(names: Sequence[str]) -> list[str]:
+    """Return the names of experiments, each once, or exit with an error if there is no such experiment."""
+    if unknown := [name for name in names if name not in NAMES]:
+        _refuse(
+            f"there is no experiment {', '.join(dict.fromkeys(unknown))}: accepted are {', '.join(NAMES)}"
+        )
+    return list(dict.fromkeys(names))
+
+
+def _command_to_continue() -> str:
+    """Return the command line of this process without --again, which would repeat finished experiments."""
+    return shlex.join(["heatbath", *(argument for argument in sys.argv[1:] if argument != "--again")])
+
+
 def _run_experiments(
-    console: Console, names: list[str], folder: Path, quick: bool, again: bool, executor: str | None
+    console: Console, names: list[str], folder: Path, quick: bool, repeat: bool, executor: str | None
 ) -> tuple[dict[str, ExperimentResult], dict[str, str]]:
-    """Run experiments, and print the verdicts of each; return the results, and the errors, by name."""
+    """Run experiments one after another, and print the verdict on each claim as soon as it is known.
+
+    Parameters
+    ----------
+    console
+        Where to print verdicts and progress.
+    names
+        Names of the experiments.
+    folder
+        Folder of the results. Experiments that are finished there aren't run.
+    quick
+        True for short runs that prove nothing.
+    repeat
+        True to run finished experiments, too.
+    executor
+        Name of the workers, or None for this process.
+
+    Returns
+    -------
+    dict
+        Results of the experiments, by name.
+    dict
+        Messages of the experiments that failed, by name.
+    """
     from heatbath.paper import runner
     from heatbath.runs.distributed.pools import using_named
 
-    done: dict[str, ExperimentResult] = {}
-    failed: dict[str, str] = {}
+    finished: dict[str, ExperimentResult] = {}
+    failures: dict[str, str] = {}
     with _progress_bars(console) as bars, using_named(executor):
-        for outcome in runner.reproduce(names, folder, quick, again, lambda name: _start_bar(bars, name)):
+        for outcome in runner.reproduce(names, folder, quick, repeat, lambda name: _start_bar(bars, name)):
             if isinstance(outcome, runner.ExperimentResult):
-                done[outcome.experiment.name] = outcome
+                finished[outcome.experiment.name] = outcome
                 _print_verdicts(bars.console, outcome)
                 continue
+
             name, error = outcome
-            failed[name] = str(error)
+            failures[name] = str(error)
             bars.console.print(f"[red]{name} was not run[/red]: {escape(str(error))}", soft_wrap=True)
-    return done, failed
+    return finished, failures
 
 
-def _with_finished(done: dict[str, ExperimentResult], folder: Path, quick: bool) -> list[ExperimentResult]:
-    """Return these results and those finished earlier in the folder, whose files are published again."""
+def _with_earlier(finished: dict[str, ExperimentResult], folder: Path, quick: bool) -> list[ExperimentResult]:
+    """Return these results and earlier ones from a folder, in the order of the paper.
+
+    The figures and tables of earlier results are published again.
+
+    Parameters
+    ----------
+    finished
+        Results of experiments that were run just now, by name.
+    folder
+        Folder of all results.
+    quick
+        True if these are results of --quick.
+    """
     from heatbath.paper import runner
 
     results = []
     for name in NAMES:
-        result = done.get(name)
+        result = finished.get(name)
         if result is None and (result := runner.load_result(find(name), folder / name, quick)):
             runner.publish(result)
         if result is not None:
@@ -141,22 +192,65 @@ def _with_finished(done: dict[str, ExperimentResult], folder: Path, quick: bool)
     return results
 
 
+def _write_reports(
+    results: list[ExperimentResult], failures: dict[str, str], folder: Path, docs: Path | None, quick: bool
+) -> dict[str, str]:
+    """Write the report as a page of HTML, and as Markdown if there is a folder for it.
+
+    Parameters
+    ----------
+    results
+        Results of the finished experiments.
+    failures
+        Messages of the experiments that failed, by name.
+    folder, docs
+        Folders of the page, and of the copy in Markdown, or None.
+    quick
+        True for results of --quick, which the report mentions.
+
+    Returns
+    -------
+    dict
+        For each experiment without results, by name, why it has none.
+    """
+    from heatbath.paper import report
+
+    finished = {result.experiment.name for result in results}
+    missing = {name: failures.get(name, "not finished yet") for name in NAMES if name not in finished}
+    command = "heatbath reproduce --quick" if quick else "heatbath reproduce"
+    report.write_html(results, missing, folder / PAGE, command)
+    if docs is not None:
+        report.write_markdown(results, missing, docs, f"{command} --docs {docs}")
+    return missing
+
+
 def _emit_json(values: dict[str, Any]) -> None:
+    """Print values as JSON on stdout; if that fails, print one line on stderr and exit."""
     with ending(FAILURE):
         emit(as_json(values))
 
 
 def _list_experiments(console: Console, names: list[str], json: bool) -> None:
-    """Print the experiments and their claims, as a table or as JSON."""
+    """Print names, titles and claims of experiments.
+
+    Parameters
+    ----------
+    console
+        Where to print a table.
+    names
+        Names of the experiments.
+    json
+        True to print JSON on stdout instead.
+    """
     experiments = {name: find(name) for name in names}
     if json:
-        _emit_json(
-            {
-                name: {"title": experiment.title, "claims": [claim.text for claim in experiment.claims]}
-                for name, experiment in experiments.items()
-            }
-        )
+        values = {
+            name: {"title": experiment.title, "claims": [claim.text for claim in experiment.claims]}
+            for name, experiment in experiments.items()
+        }
+        _emit_json(values)
         return
+
     table = Table("name", "experiment", "claims", box=None)
     for name, experiment in experiments.items():
         table.add_row(name, experiment.title, "\n".join(f"• {claim.text}" for claim in experiment.claims))
@@ -164,7 +258,7 @@ def _list_experiments(console: Console, names: list[str], json: bool) -> None:
 
 
 def _progress_bars(console: Console) -> Progress:
-    """Return an empty display of bars, which is silent where there is no terminal."""
+    """Return an empty display of progress bars, which stays silent unless the console is a terminal."""
     columns = (
         TextColumn("{task.description:16}"),
         BarColumn(24),
@@ -175,14 +269,28 @@ def _progress_bars(console: Console) -> Progress:
 
 
 def _start_bar(bars: Progress, name: str) -> Callable[[RunProgress], None]:
-    """Replace the bar by one for this experiment; return the `progress=` that fills it for each run."""
-    for old in bars.task_ids:
-        bars.remove_task(old)
+    """Replace the progress bar by one for an experiment, and return the function that fills it.
+
+    Parameters
+    ----------
+    bars
+        Display of progress bars. Where it is disabled, the name is printed on stderr instead.
+    name
+        Name of the experiment.
+
+    Returns
+    -------
+    callable
+        Takes the progress of each run of the experiment.
+    """
+    for previous in bars.task_ids:
+        bars.remove_task(previous)
     task: TaskID = bars.add_task(name, total=None, text="")
     if bars.disable:
         print(f"{name} ...", file=sys.stderr, flush=True)
 
     def show(progress: RunProgress) -> None:
+        """Fill the bar up to the current step of a run."""
         text = f"{progress.speed:,.0f} steps/s  test loss {progress.loss:.3f}"
         bars.update(task, total=progress.steps, completed=progress.step, text=text)
 
@@ -190,7 +298,7 @@ def _start_bar(bars: Progress, name: str) -> Callable[[RunProgress], None]:
 
 
 def _print_verdicts(console: Console, result: ExperimentResult) -> None:
-    """Print whether each claim of an experiment holds."""
+    """Print the title of an experiment, and below it the verdict and the finding for each claim."""
     experiment = result.experiment
     heading = f"[bold]{experiment.name}[/bold]  {experiment.title}  ({result.seconds:.0f} s)"
     console.print(heading, highlight=False)

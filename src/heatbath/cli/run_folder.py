@@ -1,4 +1,4 @@
-"""Claim and release the folder of a run, which has its settings, its results, and data from a pipe."""
+"""Claim and release the folder of a run, with its settings, its results, and data from a pipe."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ LONGEST_NAME = 80  # letters
 
 
 def open_pipe(data: object) -> contextlib.AbstractContextManager[BinaryIO] | None:
-    """Open the standard input or another pipe if `data` names one; return None for a file or nothing.
+    """Open the standard input or another pipe if `data` names one, and return None otherwise.
 
-    A pipe can be read only once, so its data must be copied.
+    A pipe can be read only once, so the caller must copy its data.
+
+    Parameters
+    ----------
+    data
+        Value of the setting `data`: "-" for the standard input, a path, or None.
     """
     if data == "-":
         return contextlib.nullcontext(sys.stdin.buffer)
@@ -28,20 +33,27 @@ def open_pipe(data: object) -> contextlib.AbstractContextManager[BinaryIO] | Non
         path = Path(str(data)).expanduser()
         return path.open("rb") if stat.S_ISFIFO(path.stat().st_mode) else None
     except OSError:
-        return None  # reading the file will report the error
+        return None  # reading the file reports the error later
 
 
 def check_free(out: Path | None) -> None:
-    """Refuse a folder that isn't empty; leftovers of interrupted writes don't count."""
+    """Raise FileExistsError for a folder that isn't empty, apart from leftovers of interrupted writes."""
     if out is not None and out.is_dir() and any(not is_leftover(path) for path in out.iterdir()):
         hint = f"; continue the run in it: heatbath resume {out}" if (out / SETTINGS).exists() else ""
-        raise FileExistsError(f"{out} is not empty, so it is left alone: choose another --out{hint}")
+        raise FileExistsError(f"{out} is not empty, so nothing is written to it: choose another --out{hint}")
 
 
 def claim_folder(out: Path | None, name: str, settings: str) -> Path:
     """Make the folder of a new run, write its settings, and return it.
 
-    It is `out`, which must be empty or new, or a new runs/NAME-N.
+    Parameters
+    ----------
+    out
+        The folder, which must be new or empty. None makes the first new one of runs/NAME-1, runs/NAME-2, ...
+    name
+        NAME in that case.
+    settings
+        Text of its settings file.
     """
     folder = _make_folder(out) if out is not None else _make_numbered_folder(name)
     try:
@@ -53,7 +65,7 @@ def claim_folder(out: Path | None, name: str, settings: str) -> Path:
 
 
 def release_folder(folder: Path) -> None:
-    """Remove the folder of a run that could not begin; one with results is kept."""
+    """Remove the folder of a run that could not start; a folder with results is kept."""
     if (folder / RUN).exists():
         return
     with contextlib.suppress(OSError):
@@ -65,6 +77,7 @@ def release_folder(folder: Path) -> None:
 
 
 def _make_folder(folder: Path) -> Path:
+    """Make a folder, which may exist; an error names it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -73,17 +86,21 @@ def _make_folder(folder: Path) -> Path:
 
 
 def _make_numbered_folder(name: str) -> Path:
-    """Make the first of runs/NAME-1, runs/NAME-2, ... that doesn't exist yet."""
+    """Make the first of runs/NAME-1, runs/NAME-2, ... that doesn't exist, and return it.
+
+    `name` is shortened, and letters that are unusual in paths become underscores.
+    """
     short = re.sub(r"[^\w.-]+", "_", name)[:LONGEST_NAME]
     for number in count(1):
         folder = Path("runs") / f"{short}-{number}"
         try:
             folder.mkdir(parents=True)
         except FileExistsError as error:
-            if folder.parent.is_dir():
+            if folder.parent.is_dir():  # only the number is taken
                 continue
-            raise FileExistsError("runs is not a folder: say --out FOLDER") from error
+            raise FileExistsError("runs is not a folder: choose one with --out FOLDER") from error
         except OSError as error:
-            raise type(error)(f"{folder} cannot be made ({error.strerror}): say --out FOLDER") from None
+            remedy = "choose another with --out FOLDER"
+            raise type(error)(f"{folder} cannot be made ({error.strerror}): {remedy}") from None
         return folder
-    raise AssertionError
+    raise AssertionError  # `count` never ends

@@ -15,8 +15,8 @@ from heatbath.cli.options import SECTIONS, Settings, keys
 
 COMMANDS = ("train", "compare", "sweep", "tune")
 WITH_SEVERAL_METHODS = ("compare", "tune")
-FORMER_NAMES = {"epochs": "shuffled"}  # of training settings, in folders of earlier versions
-OVERRIDDEN = {  # keys of a file that an option makes invalid, by the option
+FORMER_NAMES = {"epochs": "shuffled"}  # training settings that earlier versions called otherwise
+OVERRIDDEN = {  # for an option, the keys of a file that it makes invalid
     "data": ("sha256",),
     "start": ("start_sha256",),
     "steps": ("budget", "continued"),
@@ -24,19 +24,37 @@ OVERRIDDEN = {  # keys of a file that an option makes invalid, by the option
 
 
 def read_settings(path: Path, command: str | None = None) -> tuple[str, Settings]:
-    """Read a settings file: return the command that it is for and its sections.
+    """Read a settings file and check its sections and keys.
 
-    With a `command`, a file for another one is refused. Unknown sections and keys are refused.
+    Parameters
+    ----------
+    path
+        A TOML file that `write_settings` or a user has written.
+    command
+        The command that is run; a file for another command is refused. None accepts any.
+
+    Returns
+    -------
+    str
+        The command that the file is for.
+    Settings
+        Values by section and key; the section `methods` has a table for each method of a comparison.
+
+    Raises
+    ------
+    ValueError
+        For a section, key or method that doesn't exist.
     """
     content = _read_toml(path)
-    written = content.pop("command", command)
-    if written not in COMMANDS:
-        raise ValueError(f"{path}: command must be one of {', '.join(COMMANDS)}, got {written!r}")
-    if command is not None and written != command:
-        raise ValueError(f"{path} is for heatbath {written}, and not for heatbath {command}")
+    file_command = content.pop("command", command)
+    if file_command not in COMMANDS:
+        raise ValueError(f"{path}: command must be one of {', '.join(COMMANDS)}, got {file_command!r}")
+    if command is not None and file_command != command:
+        raise ValueError(f"{path} is for heatbath {file_command}, not for heatbath {command}")
     if isinstance(training := content.get("training"), dict):
         content["training"] = {FORMER_NAMES.get(key, key): value for key, value in training.items()}
-    accepted = _accepted_keys(written)
+
+    accepted = _accepted_keys(file_command)
     for section, values in content.items():
         if section not in accepted or not isinstance(values, dict):
             raise ValueError(f"{path}: {section!r} is not a section; accepted: {', '.join(accepted)}")
@@ -46,11 +64,11 @@ def read_settings(path: Path, command: str | None = None) -> tuple[str, Settings
             if section in ("method", "methods") and "name" in table:
                 find(table.get("name"), table.get("module"))
             check_keys(f"{path}: {section}", table, accepted[section])
-    return written, content
+    return file_command, content
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file; the error says what to do if that isn't possible."""
+    """Read a TOML file; an error names the file and what to do."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -60,7 +78,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _accepted_keys(command: str) -> dict[str, list[str]]:
-    """Return the keys that each section of a settings file may have, also those that only heatbath writes."""
+    """Return the keys that each section may have for a command, with those only heatbath writes."""
     unused = ("posterior", "training") if command == "tune" else ("search",)
     accepted = {section: keys(section) for section in SECTIONS if section not in unused}
     accepted["problem"] = [*accepted["problem"], "sha256"]
@@ -72,22 +90,23 @@ def _accepted_keys(command: str) -> dict[str, list[str]]:
 
 
 def check_keys(label: str, table: Mapping[str, object], accepted: Collection[str]) -> None:
-    """Refuse a table with unknown keys; `label` is what the error calls it."""
+    """Raise ValueError if a table has other than the accepted keys; `label` names the table in the error."""
     if unknown := [key for key in table if key not in accepted]:
         raise ValueError(f"{label} has no {', '.join(unknown)}; accepted: {', '.join(accepted)}")
 
 
 def merge_settings(file: Settings, options: Settings, methods: list[str]) -> Settings:
-    """Return the sections of a file with options put over them.
+    """Return the settings of a file, overridden by options.
 
-    An option that names another problem or method discards that section of the file.
+    An option that names another problem or method than the file discards that section of the file.
 
     Parameters
     ----------
     file, options
-        Sections with their values.
+        Values by section and key.
     methods
-        Methods of a comparison or search as text, such as sgld:h=0.1; any replace all those of the file.
+        Methods of a comparison or search as text, such as sgld:h=0.1. If there are any, they replace all
+        methods of the file.
     """
     sections = {
         section: _merge_section(section, file.get(section, {}), options.get(section, {}))
@@ -98,7 +117,7 @@ def merge_settings(file: Settings, options: Settings, methods: list[str]) -> Set
 
 
 def _merge_section(section: str, file: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a section of the file, overridden by those of the options."""
+    """Return the values of one section: those of the file, overridden by those of the options."""
     if section == "method":
         options = _with_inline_coefficients(options)
     if _names_another(section, file, options):
@@ -109,7 +128,7 @@ def _merge_section(section: str, file: dict[str, Any], options: dict[str, Any]) 
 
 
 def _names_another(section: str, file: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
-    """True if the options name another problem, file or method than the settings file does."""
+    """Return True if the options name another problem, data file or method than the settings file does."""
     if "name" in file and "name" in options and file["name"] != options["name"]:
         return True
     alternative = "data" if section == "problem" else "parts"
@@ -117,18 +136,21 @@ def _names_another(section: str, file: Mapping[str, Any], options: Mapping[str, 
 
 
 def _with_inline_coefficients(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a method with the coefficients written in its name, as in sgld:h=0.1."""
-    table = method_of(options["name"]) if "name" in options else {}
-    if repeated := [name for name in table if name != "name" and name in options]:
+    """Return the options of a method, with the coefficients that its name contains as in sgld:h=0.1.
+
+    A coefficient both in the name and as an option of its own is refused.
+    """
+    inline = method_of(options["name"]) if "name" in options else {}
+    if repeated := [name for name in inline if name != "name" and name in options]:
         raise ValueError(
-            f"{', '.join(repeated)} is given twice, in --method {options['name']} and as an option: leave "
-            "out one of the two"
+            f"{', '.join(repeated)} is given twice, in --method {options['name']} and as an option: remove "
+            "one of them"
         )
-    return {**options, **table}
+    return {**options, **inline}
 
 
 def write_settings(command: str, settings: Settings) -> str:
-    """Return the text of a settings file."""
+    """Return the text of a settings file, which begins with the command line that reproduces the run."""
     import tomli_w
 
     tables = settings["methods"].values() if command in WITH_SEVERAL_METHODS else [settings["method"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from inspect import Parameter, signature
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -36,23 +36,23 @@ DEFAULTS: dict[str, Any] = {
     "fresh": 10,
     "cooled": True,
 }
-COLD_SHARE = 10  # a fresh run is colder for one step in so many, at its end
-TO = ".."  # between the ends of a range
+COLD_SHARE = 10  # fresh runs are colder for the last tenth of their steps
+TO = ".."  # separates the ends of a range
 NOT_COEFFICIENTS = ("name", "module")
 
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """A search and the fresh runs after it.
+    """A search for good coefficients, and the fresh runs after it.
 
     Attributes
     ----------
     search
         The search for the best candidate of each method.
     plan
-        The plan of its first rung.
+        Plan of the first rung of the search, which trains all candidates.
     settings
-        The complete settings, also those of the fresh runs.
+        Complete settings of the search and of the fresh runs.
     """
 
     search: HalvingSearch
@@ -81,7 +81,7 @@ class Tuning:
 
     @property
     def cold(self) -> int | None:
-        """Step from which the fresh runs are colder; None without such steps."""
+        """Step from which on the fresh runs have a lower temperature; None if they don't."""
         steps = self.search.steps
         if not self.fresh or not self.settings["search"]["cooled"] or steps < COLD_SHARE:
             return None
@@ -90,10 +90,21 @@ class Tuning:
     def find(
         self, folder: Path, execution: dict[str, Any], progress: Callable[[Progress], None]
     ) -> TuningResult:
-        """Run the search, or continue it from its state in the folder.
+        """Run the search, or continue it from its state in a folder, and return its result.
 
-        `execution` has arguments of `simulate` that don't change results. KeyboardInterrupt is raised if the
-        search was stopped; its state is in the folder.
+        Parameters
+        ----------
+        folder
+            Folder of the run, in which the state of the search is kept.
+        execution
+            Arguments of `simulate` that don't change results, such as threads.
+        progress
+            Called with the progress of the short runs.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the search was stopped; its state is in the folder.
         """
         search = replace(self.search, execution=execution, checkpoint=folder / SEARCH)
         result = search.run(progress)
@@ -102,7 +113,14 @@ class Tuning:
         return result
 
     def fresh_plan(self, partitions: Mapping[str, Partition]) -> Plan:
-        """Return the plan of the fresh runs of these partitions, on all training examples."""
+        """Return the plan of the fresh runs, on all training examples.
+
+        Parameters
+        ----------
+        partitions
+            The best partition of each method, by label. Its temperature is lowered for the last steps if the
+            settings say so.
+        """
         settings, cold = self.settings["search"], self.cold
         if cold is not None:
             partitions = {name: partition.cooled(cold) for name, partition in partitions.items()}
@@ -120,25 +138,49 @@ class Tuning:
     def train(
         self, plan: Plan, folder: Path, execution: dict[str, Any], progress: Callable[[Progress], None]
     ) -> Run:
-        """Run the fresh runs, or continue them from their file in the folder, and save them there.
+        """Train the fresh runs, or continue them from their file in a folder, and save them there.
 
-        KeyboardInterrupt is raised if they were stopped.
+        Parameters
+        ----------
+        plan
+            Plan of the fresh runs.
+        folder
+            Folder of the run.
+        execution
+            Arguments of `simulate` that don't change results, such as threads.
+        progress
+            Called with the progress of the fresh runs.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the fresh runs were stopped; their state is in the folder.
         """
         run = simulate(plan, progress=progress, checkpoint=folder / RUN, **execution)
-        run.save(folder / RUN)  # a checkpoint that fails is a warning, but this must not fail silently
+        run.save(folder / RUN)  # checkpoints only warn when they fail, so the final state is saved again
         if not run.finished:
             raise KeyboardInterrupt
         return run
 
     def command(self, method: str, values: Mapping[str, float]) -> str:
-        """Return the command line that trains as the fresh runs do, with these coefficients of a method."""
+        """Return the command line that trains as the fresh runs do.
+
+        Parameters
+        ----------
+        method
+            Label of a method in the settings.
+        values
+            Its coefficients that were searched, by name.
+        """
         imports, method_words = self._method_words(method, values)
         network = self.settings["network"]
         changed = _without_defaults(network, network_to_plain(MLP()))
+
         search = self.settings["search"] | {"chains": max(self.fresh, 1), "seed": self.seed}
         training = {key: search[key] for key in ("steps", "batch", "chains", "seed")}
         training |= _without_defaults({key: search[key] for key in ("shuffled", "dtype")}, DEFAULTS)
         training |= {} if self.cold is None else {"colder_from": self.cold}
+
         words = [
             *option_words("problem", _problem_without_defaults(self.settings["problem"])),
             *option_words("network", {"hidden": network["hidden"], **changed}),
@@ -148,14 +190,26 @@ class Tuning:
         return shlex.join(["heatbath", *imports, "train", *words])
 
     def _method_words(self, method: str, values: Mapping[str, float]) -> tuple[list[str], list[str]]:
-        """Return the words that import the module of a method of the user's own, and those that name it.
+        """Return the words of a command line that name a method with its coefficients.
 
-        The coefficients of such a method are no options, so they follow its name.
+        Parameters
+        ----------
+        method
+            Label of the method in the settings.
+        values
+            Its coefficients that were searched, by name.
+
+        Returns
+        -------
+        list
+            The words that import its module, which only a method of the user's own has.
+        list
+            The words that name it. The coefficients of a method of the user's own follow its name, because
+            they aren't options.
         """
         table = self.settings["methods"][method]
         choice, name = find(table["name"], table.get("module")), table["name"]
         defaults = {key: argument.default for key, argument in choice.arguments.items()}
-        defaults = {key: value for key, value in defaults.items() if value is not Parameter.empty}
         fixed = {key: value for key, value in table.items() if key not in (*NOT_COEFFICIENTS, *values)}
         coefficients = _without_defaults(fixed, defaults) | dict(values)
         if choice.module is None:
@@ -165,9 +219,26 @@ class Tuning:
 
 
 def prepare_tuning(settings: Settings) -> tuple[Tuning, Settings]:
-    """Make the search and the plan of the fresh runs from settings; return them and the complete settings.
+    """Make a search and the plan of its first rung from settings.
 
-    What would not fit in memory is refused.
+    Parameters
+    ----------
+    settings
+        Values by section and key, as `merge_settings` returns them.
+
+    Returns
+    -------
+    Tuning
+        The search, ready to run.
+    Settings
+        The complete settings, from which the same search is made again.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For wrong settings.
+    MemoryError
+        If the candidates or the fresh runs would not fit in memory.
     """
     problem, problem_section = make_problem(settings["problem"])
     network = MLP(**settings["network"])
@@ -176,13 +247,16 @@ def prepare_tuning(settings: Settings) -> tuple[Tuning, Settings]:
     searched, tables = {}, {}
     for label, table in settings["methods"].items():
         searched[label], tables[label] = make_family(label, table)
+
     chosen = DEFAULTS | settings["search"]
     whole("fresh", chosen["fresh"], low=0)
     if not isinstance(chosen["cooled"], bool):
         raise TypeError(f"cooled must be true or false, got {chosen['cooled']!r}")
+
     search = prepare(problem, network, searched, **{name: chosen[name] for name in SEARCH_ARGUMENTS})
     plan = search.first_plan()
     check_memory(plan, 2)
+
     complete = {
         "problem": problem_section,
         "network": network_to_plain(network),
@@ -190,34 +264,42 @@ def prepare_tuning(settings: Settings) -> tuple[Tuning, Settings]:
         "search": {**chosen, "batch": plan.batch},
     }
     tuning = Tuning(search, plan, complete)
-    if tuning.fresh:
+    if tuning.fresh:  # the fresh runs are prepared only after the search, but must fit in memory, too
         examples = {family.name: family.make(_middle_of_ranges(family)) for family in search.families}
         check_memory(tuning.fresh_plan(examples), 2)
     return tuning, complete
 
 
 def make_family(label: str, table: Mapping[str, Any]) -> tuple[Family, dict[str, Any]]:
-    """Return what to search of a method, and its table with all ranges and defaults.
+    """Make the family of candidates of a method.
 
     Parameters
     ----------
     label
         What the method is called in results.
     table
-        The method, such as {name: "adam", h: "1e-4..0.1", beta1: 0.9}. A coefficient that it doesn't have
-        takes its default range, or its default value if it has no range.
+        The method, such as {name: "adam", h: "1e-4..0.1", beta1: 0.9}. A coefficient that isn't in it has
+        its default range, or its default value if it has no range.
+
+    Returns
+    -------
+    Family
+        Ranges to search, and the function that makes a partition from a candidate's values.
+    dict
+        The table with all ranges and defaults.
     """
     choice = find(table.get("name"), table.get("module"))
     (default_family,) = families(table["name"])
-    given = {name: value for name, value in table.items() if name not in NOT_COEFFICIENTS}
-    given_ranges = {
+    coefficients = {name: value for name, value in table.items() if name not in NOT_COEFFICIENTS}
+    chosen_ranges = {
         name: _read_range(f"{choice.title}: {name}", value, default_family.ranges.get(name))
-        for name, value in given.items()
+        for name, value in coefficients.items()
         if isinstance(value, Mapping) or (isinstance(value, str) and TO in value)
     }
-    fixed = {name: value for name, value in table.items() if name not in given_ranges}
-    ranges = {**default_family.ranges, **given_ranges}
+    fixed = {name: value for name, value in table.items() if name not in chosen_ranges}
+    ranges = {**default_family.ranges, **chosen_ranges}
     ranges = {name: interval for name, interval in ranges.items() if name not in fixed}
+
     partition, complete = partition_of({**fixed, **ranges})
     if partition.axes() or partition.finds_stepsize:
         raise ValueError(
@@ -225,18 +307,27 @@ def make_family(label: str, table: Mapping[str, Any]) -> tuple[Family, dict[str,
         )
 
     def make(values: Mapping[str, float]) -> Partition:
+        """Return the partition of a candidate with these values."""
         return partition_of({**fixed, **values})[0]
 
-    has_fixed = given.keys() - given_ranges
-    code = (lambda values: make(values).code) if has_fixed else default_family.code
+    # The code of the default family has only the coefficients that are searched
+    has_fixed_values = coefficients.keys() - chosen_ranges
+    code = (lambda values: make(values).code) if has_fixed_values else default_family.code
     plain = {name: asdict(value) if isinstance(value, Between) else value for name, value in complete.items()}
     return Family(label, ranges, make, code), plain
 
 
 def _read_range(label: str, value: str | Mapping[str, Any], default: Between | None) -> Between:
-    """Read a range written as LOW..HIGH, or in a settings file as {low, high, scale}.
+    """Read a range LOW..HIGH, or a table {low, high, scale} of a settings file.
 
-    The scale is by default that of the `default` range; `label` is what an error calls the range.
+    Parameters
+    ----------
+    label
+        What an error message calls the range.
+    value
+        The text or table.
+    default
+        Default range of the coefficient, whose scale is used if none is given; None means a logarithmic one.
     """
     if isinstance(value, str):
         low, _, high = value.partition(TO)
@@ -251,11 +342,12 @@ def _read_range(label: str, value: str | Mapping[str, Any], default: Between | N
 
 
 def _middle_of_ranges(family: Family) -> dict[str, float]:
+    """Return the value in the middle of each range, on its scale."""
     return {name: interval.at(0.5) for name, interval in family.ranges.items()}
 
 
 def _problem_without_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a problem that differ from the defaults, without the checksum of a file."""
+    """Return the settings of a problem that differ from the defaults, without the checksum of a file."""
     if "data" in section:
         values = {key: value for key, value in section.items() if key != "sha256"}
         return _without_defaults(values, FILE_DEFAULTS)
@@ -264,4 +356,5 @@ def _problem_without_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that differ from their default, or have none."""
     return {name: value for name, value in values.items() if name not in defaults or defaults[name] != value}

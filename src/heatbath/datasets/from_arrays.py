@@ -12,13 +12,21 @@ from heatbath._internal.checks import SHARE, choice, real, whole
 from heatbath.datasets.problem import Floats, Problem, check_counts, numbers, standard
 from heatbath.datasets.tasks import TASKS, Task
 
-# Whole numbers are a regression's targets if more than 20 are different, or more than three in four
+# Whole numbers are the targets of a regression if more than 20 are different, or more than three in four
 MOST_CLASSES = 20
 MOSTLY = 0.75
 
 
 class Split(NamedTuple):
-    """Inputs, targets and weights of the training examples and of the test examples."""
+    """Training examples and test examples.
+
+    Attributes
+    ----------
+    X, Y, weights
+        Inputs, (rows, features), targets, (rows, targets), and weights, (rows,) or None, for training.
+    X_test, Y_test, weights_test
+        The same for the test.
+    """
 
     X: Floats
     Y: Floats
@@ -91,7 +99,14 @@ def from_arrays(
     task = _inferred_task(labels) if task is None else task
     choice("task", task, tuple(TASKS))
     targets, names = _encode_targets("y", labels, task, labels)
-    if X_test is not None and y_test is not None:
+
+    if X_test is None and y_test is None:
+        test, train = split(len(inputs), test_share, seed, strata(labels, task))
+        weighted = (None, None) if row_weights is None else (row_weights[train], row_weights[test])
+        data = Split(inputs[train], targets[train], weighted[0], inputs[test], targets[test], weighted[1])
+    elif X_test is None or y_test is None:
+        raise ValueError("X_test and y_test must be given together, or neither of them")
+    else:
         tests = numbers("X_test", X_test, (2,))
         test_targets, _ = _encode_targets("y_test", _target_columns("y_test", y_test), task, labels)
         if tests.shape[1] != inputs.shape[1] or test_targets.shape != (len(tests), targets.shape[1]):
@@ -100,43 +115,36 @@ def from_arrays(
                 f"{inputs.shape}, y {targets.shape}, X_test {tests.shape}, y_test {test_targets.shape}"
             )
         data = Split(inputs, targets, row_weights, tests, test_targets, None)
-    elif X_test is None and y_test is None:
-        test, train = split(len(inputs), test_share, seed, strata(labels, task))
-        w_train, w_test = (None, None) if row_weights is None else (row_weights[train], row_weights[test])
-        data = Split(inputs[train], targets[train], w_train, inputs[test], targets[test], w_test)
-    else:
-        raise ValueError("X_test and y_test must be given together, or neither of them")
+
     factors = None
-    if class_weight is not None:
+    if class_weight is not None:  # balancing multiplies the weights that the user has given
         factors = _balancing_factors(data.Y, task, class_weight, len(names))
         row_factors = factors[data.Y[:, 0].astype(np.int64)]
         data = data._replace(weights=row_factors * (1.0 if data.weights is None else data.weights))
-    shift, scale = standard(data.X, data.weights, standardise)
-    target_units = standard(data.Y, data.weights, standardise and task == "regression")
-    if features is None:
-        features = tuple(f"x{i}" for i in range(1, inputs.shape[1] + 1))
-    return Problem(
-        "arrays",
-        task,
-        _scaled(data.X, shift, scale)[None],
-        _scaled(data.Y, *target_units)[None],
-        _scaled(data.X_test, shift, scale)[None],
-        _scaled(data.Y_test, *target_units)[None],
-        features,  # type: ignore[arg-type]  # Problem makes a tuple of it, or says why not
-        names,
-        shift,
-        scale,
-        *target_units,
-        weights_train=None if data.weights is None else data.weights[None],
-        weights_test=None if data.weights_test is None else data.weights_test[None],
-        class_factors=None if factors is None else tuple(factors.tolist()),
-    )
+
+    columns = tuple(f"x{i}" for i in range(1, inputs.shape[1] + 1)) if features is None else features
+    return _scaled_problem(data, task, columns, names, standardise, factors)
 
 
 def _checked_rows(
     X: ArrayLike, y: ArrayLike, weights: ArrayLike | None
 ) -> tuple[Floats, NDArray[Any], Floats | None]:
-    """Return inputs, target columns and weights of the rows whose weight isn't 0, after a check."""
+    """Check the user's arrays, and return the rows that count.
+
+    Parameters
+    ----------
+    X, y : array_like
+        Inputs, and targets in one or several columns.
+    weights : array_like or None
+        How often each row counts; rows of weight 0 are left out.
+
+    Returns
+    -------
+    inputs : array, (rows, features)
+    targets : array, (rows, targets)
+        Texts or numbers.
+    weights : array, (rows,), or None
+    """
     inputs, labels = numbers("X", X, (2,)), _target_columns("y", y)
     if len(inputs) != len(labels) or not len(inputs):
         raise ValueError(
@@ -144,21 +152,63 @@ def _checked_rows(
         )
     if weights is None:
         return inputs, labels, None
-    w = numbers("weights", weights, (1,))
-    if len(w) != len(inputs):
-        raise ValueError(f"weights must be one for each of the {len(inputs)} rows of X, got {len(w)}")
-    if (w < 0).any() or not w.any():
+
+    row_weights = numbers("weights", weights, (1,))
+    if len(row_weights) != len(inputs):
         raise ValueError(
-            f"weights must be >= 0, and positive for some rows; they are from {w.min():g} to {w.max():g}"
+            f"weights must be one for each of the {len(inputs)} rows of X, got {len(row_weights)}"
         )
-    return inputs[w > 0], labels[w > 0], w[w > 0]
+    if (row_weights < 0).any() or not row_weights.any():
+        raise ValueError(
+            "weights must be >= 0, and positive for some rows; they are from "
+            f"{row_weights.min():g} to {row_weights.max():g}"
+        )
+    counts = row_weights > 0
+    return inputs[counts], labels[counts], row_weights[counts]
+
+
+def _scaled_problem(
+    data: Split,
+    task: Task,
+    features: Sequence[str],
+    targets: tuple[str, ...],
+    standardise: bool,
+    factors: Floats | None,
+) -> Problem:
+    """Return the problem with one draw of these examples.
+
+    Parameters
+    ----------
+    data : Split
+        Training and test examples in the user's units, with all weights.
+    task : str
+        The task.
+    features, targets : sequence of str
+        Names of the columns of X, and of the classes or of the columns of Y.
+    standardise : bool
+        True to give every feature, and the targets of a regression, mean 0 and variance 1.
+    factors : array, (classes,), or None
+        Factors that balance the classes, if the weights contain them.
+    """
+    shift, scale = standard(data.X, data.weights, standardise)
+    target_units = standard(data.Y, data.weights, standardise and task == "regression")
+    return Problem(
+        "arrays", task,
+        _scaled(data.X, shift, scale), _scaled(data.Y, *target_units),
+        _scaled(data.X_test, shift, scale), _scaled(data.Y_test, *target_units),
+        features,  # type: ignore[arg-type]  # Problem makes a tuple of it, or says why not
+        targets, shift, scale, *target_units,
+        weights_train=None if data.weights is None else data.weights[None],
+        weights_test=None if data.weights_test is None else data.weights_test[None],
+        class_factors=None if factors is None else tuple(factors.tolist()),
+    )  # fmt: skip
 
 
 def _scaled(values: Floats, shift: Floats, scale: Floats) -> Floats:
-    """Return (values - shift) / scale."""
+    """Return (values - shift) / scale as the only draw, (1, rows, columns), with one copy of the values."""
     result = values - shift
     result /= scale
-    return result
+    return result[None]
 
 
 def split(
@@ -190,9 +240,12 @@ def split(
     order = np.random.default_rng(whole("seed", seed, low=0)).permutation(rows)
     if classes is None:
         return order[:tests], order[tests:]
+
     _, codes, counts = np.unique(classes[order], return_inverse=True, return_counts=True)
-    if (counts - 1).sum() < tests:
+    if (counts - 1).sum() < tests:  # too few rows to leave one of each class for training
         return order[:tests], order[tests:]
+
+    # The first rows of each class in the drawn order are for the test
     rank_in_class, by_class = np.empty(rows, np.int64), np.argsort(codes, kind="stable")
     rank_in_class[by_class] = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
     is_test = rank_in_class < _test_rows_of_classes(counts, tests)[codes]
@@ -210,7 +263,7 @@ def _test_rows_of_classes(counts: NDArray[np.int64], tests: int) -> NDArray[np.i
         Rows of the test.
     """
     exact, largest = tests * counts / counts.sum(), counts - 1
-    smallest = np.minimum(largest, int(np.count_nonzero(largest) <= tests))
+    smallest = np.minimum(largest, int(np.count_nonzero(largest) <= tests))  # one of each class if possible
     rounded: NDArray[np.int64] = np.clip(np.floor(exact).astype(np.int64), smallest, largest)
     while direction := int(np.sign(tests - rounded.sum())):
         can_change = rounded < largest if direction > 0 else rounded > smallest
@@ -219,13 +272,25 @@ def _test_rows_of_classes(counts: NDArray[np.int64], tests: int) -> NDArray[np.i
 
 
 def strata(y: NDArray[Any], task: Task | None) -> NDArray[Any] | None:
-    """Return the class of each row, (rows,), for a stratified split, or None if the targets are numbers."""
+    """Return the class of each row, (rows,), for a stratified split; None if the targets are numbers."""
     labels = _target_columns("y", y)
     return labels[:, 0] if TASKS[_inferred_task(labels) if task is None else task].classes else None
 
 
 def _balancing_factors(Y: Floats, task: Task, class_weight: object, classes: int) -> Floats:
-    """Return a factor for each class, in inverse proportion to its size; 1 for a class without examples."""
+    """Return a factor for each class, (classes,), in inverse proportion to its number of examples.
+
+    Parameters
+    ----------
+    Y : array, (examples, 1)
+        Class index of each training example. A class without examples gets the factor 1.
+    task : str
+        The task, which must have classes.
+    class_weight : "balanced"
+        What the user has asked for.
+    classes : int
+        Number of classes.
+    """
     from sklearn.utils.class_weight import compute_class_weight
 
     choice("class_weight", class_weight, ("balanced",))
@@ -238,7 +303,15 @@ def _balancing_factors(Y: Floats, task: Task, class_weight: object, classes: int
 
 
 def _target_columns(label: str, values: object) -> NDArray[Any]:
-    """Return targets as text or float64, (examples, columns). Truth values become text."""
+    """Return targets as text or float64, (examples, columns).
+
+    Parameters
+    ----------
+    label : str
+        Name of the targets in error messages.
+    values : array_like
+        Numbers, texts, or truth values, which become text.
+    """
     array = np.asarray(values)
     is_text = array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat)
     if array.dtype.kind in "bUT" or is_text:
@@ -253,7 +326,7 @@ def _target_columns(label: str, values: object) -> NDArray[Any]:
 
 
 def _inferred_task(y: NDArray[Any]) -> Task:
-    """Return the task that targets, (examples, columns), seem to be meant for: never counts."""
+    """Return the task that suits targets, (examples, columns); it is never counts."""
     distinct = np.unique(y)
     is_varied = len(distinct) > MOST_CLASSES or len(distinct) > max(2, MOSTLY * len(y))
     if y.dtype.kind == "f" and (y.shape[1] > 1 or is_varied or (distinct != np.floor(distinct)).any()):
@@ -264,7 +337,7 @@ def _inferred_task(y: NDArray[Any]) -> Task:
 def _encode_targets(
     label: str, y: NDArray[Any], task: Task, training: NDArray[Any]
 ) -> tuple[Floats, tuple[str, ...]]:
-    """Return Y as a problem has it, and the names of its targets.
+    """Return targets as a problem has them, and the names of classes or of target columns.
 
     Parameters
     ----------
@@ -275,7 +348,13 @@ def _encode_targets(
     task : str
         The task.
     training : array, (examples, columns)
-        Targets of training, which define the classes.
+        Targets of the training examples, which define the classes.
+
+    Returns
+    -------
+    Y : array, (examples, columns)
+        Indices of classes, or the numbers as they are.
+    names : tuple of str
     """
     if not TASKS[task].classes:
         if y.dtype.kind != "f":
@@ -283,11 +362,13 @@ def _encode_targets(
         if task == "counts":
             check_counts(label, y)
         return y, ("y",) if y.shape[1] == 1 else tuple(f"y{i}" for i in range(1, y.shape[1] + 1))
+
     classes = np.unique(training)
     if training.dtype.kind == "f":
         names = [np.format_float_positional(value, trim="-") for value in classes]
     else:
         names = list(map(str, classes))
+
     if y.shape[1] != 1 or len(classes) < 2 or (task == "binary" and len(classes) > 2):
         raise ValueError(
             f"{label} must be one column with {'two' if task == 'binary' else 'at least two'} classes for "

@@ -39,9 +39,16 @@ if TYPE_CHECKING:
 
 
 class Columns(NamedTuple):
-    """The roles of columns: targets, weights, and those that options name.
+    """The roles of the columns of a table.
 
-    `options` are the columns of `ignore`, `categorical` and `keep`.
+    Attributes
+    ----------
+    targets : list of str
+        Columns to predict.
+    weights : str or None
+        Column with the weights of rows.
+    options : dict
+        Columns that the user has named in `ignore`, `categorical` and `keep`.
     """
 
     targets: list[str]
@@ -61,27 +68,46 @@ class Columns(NamedTuple):
         }
 
     def problems(self, present: list[str]) -> list[str]:
-        """Return what is wrong with the roles, for a table in which these columns are present."""
+        """Return what is wrong with the roles, as a list of sentences.
+
+        Parameters
+        ----------
+        present : list of str
+            Names of the columns that the table has.
+        """
         reserved, options = self.reserved, self.options
         mentioned = dict.fromkeys([*reserved, *chain(*options.values())])
         problems = [_missing_column(name, present) for name in mentioned if name not in present]
-        for name in {name for name in reserved if reserved.count(name) > 1}:
+
+        for name in dict.fromkeys(name for name in reserved if reserved.count(name) > 1):
             problems.append(f"target and weights must be different columns, got {name!r} twice")
+
         for name in dict.fromkeys(options["ignore"]):
             conflicts = [f"in {option}" for option in ("categorical", "keep") if name in options[option]]
             conflict = "is the target, or the weights" if name in reserved else " and ".join(conflicts)
             if conflict:
                 problems.append(f"column {name!r} is in ignore, and {conflict}: remove one of the two")
+
         if not problems and len(present) == len(reserved):
             problems.append(f"there is no column beside {_listed(reserved)}, from which it could be learned")
         return problems
 
 
 class Examples(NamedTuple):
-    """Rows of a table that have a target.
+    """The rows of a table that have a target.
 
-    `y` are the targets, (rows,) or (rows, targets), `notes` remarks about the file, and `decimal` is its
-    decimal mark.
+    Attributes
+    ----------
+    cells : DataFrame
+        Cells of the columns that are neither targets nor weights.
+    y : array, (rows,) or (rows, targets)
+        Targets, as text or numbers.
+    weights : array, (rows,), or None
+        How often each row counts.
+    notes : tuple of str
+        Remarks on how the file was read.
+    decimal : "," or "." or None
+        Decimal mark of the file.
     """
 
     cells: pd.DataFrame
@@ -163,15 +189,13 @@ def from_table(
     }
     columns = Columns(targets, weights, options)
     cells, y, row_weights, notes, decimal = _read_examples(table, name, columns, task, rows, seed)
+
     prefix = f"{name}, target {', '.join(map(repr, targets))}"
     with _prefix_errors(prefix):
         test, train = split(len(cells), test_share, seed, strata(y, task))
     if len(train) < 2:
-        for_test = f", and {len(test)} of them set aside to test" if len(test) else ""
-        raise ValueError(
-            f"{name} has too few rows to learn from: {len(cells)} with a value of "
-            f"{' and '.join(map(repr, targets))}{for_test}; 2 are needed for training"
-        )
+        raise ValueError(f"{name} {_too_few_rows(targets, len(cells), len(test))}")
+
     with _prefix_errors(prefix):
         encoder, X = _encode(cells, train, columns.encoder_options())
         del cells
@@ -179,6 +203,7 @@ def from_table(
         problem = from_arrays(
             X, y, None, None, test_share, task, standardise, features, seed, row_weights, class_weight
         )
+
     remarks = [*notes, *encoder.remarks_, *_determining_features(problem, targets)]
     labels = problem.targets if TASKS[problem.task].classes else tuple(targets)
     stem = Path(name).stem if isinstance(table, (str, os.PathLike)) and table != "-" else "table"
@@ -193,57 +218,135 @@ def _read_examples(
     rows: int | None,
     seed: int,
 ) -> Examples:
-    """Read a table, and return the rows that have a target and a weight.
+    """Read a table, and return the rows that have a target and a positive weight.
 
-    Raises ValueError with all wrong names, lines, targets and weights.
+    Parameters
+    ----------
+    table : path, "-", binary file, DataFrame or Opened
+        A file, or a table in memory.
+    name : str
+        What messages call it.
+    columns : Columns
+        The roles of its columns.
+    task : str or None
+        The task, if the user has chosen one.
+    rows : int or None
+        The number of rows to draw at random; None takes all.
+    seed : int
+        Seed of the draw.
+
+    Raises
+    ------
+    ValueError
+        With all wrong names, lines, targets and weights in one message.
+    """
+    from heatbath.datasets.tables.encoder import as_frame
+    from heatbath.datasets.tables.read import problem_message
+    from heatbath.datasets.tables.target import Targets, read_targets, read_weights
+
+    opened, wrong_lines, advice = _open_table(table, name, columns, rows, seed)
+    frame, notes, decimal = as_frame(opened.frame), opened.notes, opened.decimal
+    del opened  # with its frame, which may fill most of the memory
+
+    wrong_names = columns.problems(list(frame.columns))
+    targets = Targets(np.empty(0), np.ones(len(frame), bool))
+    if set(frame.columns).issuperset(columns.targets):
+        targets = read_targets(frame, columns.targets, task)
+    frame = frame if targets.rows.all() else frame[targets.rows]
+    weights: Floats | None = None
+    wrong_weights: list[str] = []
+    if columns.weights is not None and columns.weights in frame.columns:
+        weights, wrong_weights = read_weights(frame, columns.weights)
+
+    # All problems are collected first, so that the user sees them at once
+    if wrong_names or wrong_lines or targets.problems or wrong_weights:
+        message = problem_message(name, wrong_names, wrong_lines, targets.problems, wrong_weights)
+        raise ValueError(message + (advice if wrong_lines else "") + targets.hint)
+
+    y = targets.y
+    if weights is not None:
+        y, frame, weights = y[weights > 0], frame[weights > 0], weights[weights > 0]
+    return Examples(frame.drop(columns=columns.reserved), y, weights, (*notes, *targets.notes), decimal)
+
+
+def _open_table(
+    table: Source | pd.DataFrame | Opened, name: str, columns: Columns, rows: int | None, seed: int
+) -> tuple[Opened, list[str], str]:
+    """Read all rows of a table, or draw some of them at random.
+
+    Wrong names and a lack of memory are errors after the first rows of a large file, before the rest is read.
+
+    Parameters
+    ----------
+    table : path, "-", binary file, DataFrame or Opened
+        A file, or a table in memory.
+    name : str
+        What messages call it.
+    columns : Columns
+        The roles of its columns.
+    rows : int or None
+        The number of rows to draw; None takes all.
+    seed : int
+        Seed of the draw.
+
+    Returns
+    -------
+    opened : Opened
+        The rows, without wrong lines.
+    wrong_lines : list of str
+        What is wrong with each of these.
+    advice : str
+        How to correct them.
     """
     import pandas as pd
 
     from heatbath.datasets.tables import Opened
-    from heatbath.datasets.tables.encoder import as_frame
     from heatbath.datasets.tables.read import draw_rows, problem_message, read_sample
-    from heatbath.datasets.tables.target import Targets, read_targets, read_weights
 
     def check_first_rows(first: pd.DataFrame, share: float) -> None:
-        """Raise an error for wrong names or too little memory, before the rest of a large file is read."""
+        """Raise an error for wrong names or too little memory, from rows that are a share of the file."""
         if problems := columns.problems(list(first.columns)):
             raise ValueError(problem_message(name, problems))
         unused = {*columns.reserved, *columns.options["ignore"]}
         _check_memory(name, first[[column for column in first.columns if column not in unused]], share, rows)
 
-    wrong_lines: list[str] = []
-    advice = ""
-    if isinstance(table, (pd.DataFrame, Opened)):
-        opened = Opened(table) if isinstance(table, pd.DataFrame) else table
-        if rows is not None:
-            frame, remarks = draw_rows([opened.frame], rows, seed)
-            opened = Opened(frame, (*opened.notes, *remarks), opened.decimal)
-    else:
-        opened, wrong_lines, advice = read_sample(table, rows=rows, seed=seed, look=check_first_rows)
-    frame, notes, decimal = as_frame(opened.frame), opened.notes, opened.decimal
-    del opened  # with its frame, which may fill most of the memory
-    wrong_names = columns.problems(list(frame.columns))
-    read = Targets(np.empty(0), np.ones(len(frame), bool))
-    if set(frame.columns).issuperset(columns.targets):
-        read = read_targets(frame, columns.targets, task)
-    frame = frame if read.rows.all() else frame[read.rows]
-    weights: Floats | None = None
-    wrong_weights: list[str] = []
-    if columns.weights is not None and columns.weights in frame.columns:
-        weights, wrong_weights = read_weights(frame, columns.weights)
-    if wrong_names or wrong_lines or read.problems or wrong_weights:
-        message = problem_message(name, wrong_names, wrong_lines, read.problems, wrong_weights)
-        raise ValueError(message + (advice if wrong_lines else "") + read.hint)
-    y = read.y
-    if weights is not None:
-        y, frame, weights = y[weights > 0], frame[weights > 0], weights[weights > 0]
-    return Examples(frame.drop(columns=columns.reserved), y, weights, (*notes, *read.notes), decimal)
+    if not isinstance(table, (pd.DataFrame, Opened)):
+        return read_sample(table, rows=rows, seed=seed, look=check_first_rows)
+    opened = Opened(table) if isinstance(table, pd.DataFrame) else table
+    if rows is not None:
+        frame, remarks = draw_rows([opened.frame], rows, seed)
+        opened = Opened(frame, (*opened.notes, *remarks), opened.decimal)
+    return opened, [], ""
+
+
+def _too_few_rows(targets: list[str], rows: int, tests: int) -> str:
+    """Return the problem that too few rows have values of the targets, of which some are for the test."""
+    for_test = f", and {tests} of them set aside to test" if tests else ""
+    return (
+        f"has too few rows to learn from: {rows} with a value of {' and '.join(map(repr, targets))}"
+        f"{for_test}; 2 are needed for training"
+    )
 
 
 def _encode(
     cells: pd.DataFrame, train: NDArray[np.int64], options: Mapping[str, Iterable[str]]
 ) -> tuple[TableEncoder, Floats]:
-    """Fit an encoder to the training rows, and return it with the features of all rows."""
+    """Fit an encoder to the training rows, and encode all rows.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Training and test rows.
+    train : array of int
+        Indices of the training rows.
+    options : dict
+        Columns by option of `TableEncoder`.
+
+    Returns
+    -------
+    encoder : TableEncoder
+    features : array, (rows, features)
+    """
     from heatbath._internal.warnings import UnforeseenDataWarning
     from heatbath.datasets.tables import TableEncoder
 
@@ -256,7 +359,7 @@ def _encode(
 
 @contextmanager
 def _prefix_errors(prefix: str) -> Iterator[None]:
-    """Put a prefix before the message of any ValueError raised within."""
+    """Put a prefix before the message of any ValueError raised in the block."""
     try:
         yield
     except ValueError as error:
@@ -264,12 +367,17 @@ def _prefix_errors(prefix: str) -> Iterator[None]:
 
 
 def _determining_features(problem: Problem, targets: list[str]) -> list[str]:
-    """Return a warning for each feature that determines a target, up to a limit."""
+    """Return a warning for each feature that is perfectly correlated with a target, at most five.
+
+    Such a feature often becomes known only together with the target. Several classes aren't checked, because
+    their indices have no order.
+    """
     if problem.task == "classes" or problem.X_train.shape[1] < FEWEST_ROWS:
         return []
-    sample = slice(None, None, -(-problem.X_train.shape[1] // MOST_ROWS))
+
+    sample = slice(None, None, -(-problem.X_train.shape[1] // MOST_ROWS))  # every n-th row, n rounded up
     X, Y = problem.X_train[0, sample], problem.Y_train[0, sample]
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # constants have no correlation
         covariance = (X - X.mean(axis=0)).T @ (Y - Y.mean(axis=0)) / len(X)
         is_perfect = np.abs(covariance / np.outer(X.std(axis=0), Y.std(axis=0))) > PERFECT
     return [
@@ -285,9 +393,9 @@ def _check_memory(name: str, first: pd.DataFrame, share: float, rows: int | None
     Parameters
     ----------
     name : str
-        The name of the table in the message.
+        Name of the table in the message.
     first : DataFrame
-        The first rows.
+        Its first rows, in the columns that become features.
     share : float
         The share of the file that they are.
     rows : int or None
@@ -295,12 +403,13 @@ def _check_memory(name: str, first: pd.DataFrame, share: float, rows: int | None
     """
     from heatbath.datasets.tables import TableEncoder
 
-    total = len(first) / share
+    total = len(first) / share  # rows of the file, about
     kept = total if rows is None else min(total, KEPT_FACTOR * rows)
     try:
         features = len(TableEncoder().fit(first).get_feature_names_out())
     except ValueError:  # whose cause is reported when all rows have been read
         features = first.shape[1]
+
     cell_bytes = first.memory_usage(deep=True, index=True).sum() / len(first)
     bytes_per_row = CELL_COPIES * cell_bytes + 8 * FEATURE_COPIES * features
     needed, free = kept * bytes_per_row, free_memory()
@@ -315,7 +424,15 @@ def _check_memory(name: str, first: pd.DataFrame, share: float, rows: int | None
 
 
 def _missing_column(name: str, present: list[str]) -> str:
-    """Return the problem that a table has no column of this name, with a suggestion."""
+    """Return a sentence on a column that a table doesn't have, with a suggestion.
+
+    Parameters
+    ----------
+    name : str
+        Name of the missing column.
+    present : list of str
+        Names of the columns that the table has.
+    """
     similar = get_close_matches(name, present, 1)
     hint = f"; is it {similar[0]!r}?" if similar else ", as its first line says"
     parts = [part.strip() for part in name.split(",")]
@@ -327,6 +444,6 @@ def _missing_column(name: str, present: list[str]) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    """Return names in quotes, with commas between them, up to a limit."""
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(map(repr, names[:MOST_NAMES])) + more
+    """Return names in quotes, separated by commas, and how many more there are beyond a limit."""
+    extra = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(map(repr, names[:MOST_NAMES])) + extra

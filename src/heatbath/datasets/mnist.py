@@ -64,7 +64,8 @@ def mnist(folder: str | os.PathLike[str] | None = None) -> Problem:
         array.reshape(1, len(array), -1).astype(float) for array in raw.values()
     )
     for X in (X_train, X_test):
-        X /= 255
+        X /= 255  # in place: a second copy would need another 376 MB
+
     features = tuple(f"pixel_{row}_{column}" for row in range(28) for column in range(28))
     recipe = {"name": "mnist", "folder": None if folder is None else os.fspath(folder)}
     digits = tuple(map(str, range(10)))
@@ -74,35 +75,54 @@ def mnist(folder: str | os.PathLike[str] | None = None) -> Problem:
     )
 
 
-def _find_files(folder: str | os.PathLike[str] | None) -> dict[str, Path]:
-    """Return the path of each of MNIST's files, after a download if there is no folder that has them."""
+def search_folders() -> list[Path]:
+    """Return the folders in which MNIST is searched for, in this order; the last one is the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "heatbath" / "mnist"
-    folders = [Path(folder).expanduser()] if folder is not None else [cache]
-    if folder is None and (data := os.environ.get("HEATBATH_DATA")):
-        folders = [Path(data), Path(data) / "mnist", cache]
+    data = os.environ.get("HEATBATH_DATA")
+    return [Path(data), Path(data) / "mnist", cache] if data else [cache]
+
+
+def _find_files(folder: str | os.PathLike[str] | None) -> dict[str, Path]:
+    """Return the path of each MNIST file, after a download if no folder contains all of them.
+
+    Parameters
+    ----------
+    folder : path or None
+        Folder to search. None searches the folder in HEATBATH_DATA and the user's cache, and downloads
+        missing files into the cache.
+
+    Raises
+    ------
+    FileNotFoundError
+        With the folders that were searched, and the reasons why downloads have failed.
+    """
+    folders = search_folders() if folder is None else [Path(folder).expanduser()]
     attempts = []
     for candidate in folders:
-        paths = _files(candidate)
+        paths = files_in(candidate)
         if len(paths) == len(MNIST):
             return paths
         attempts.append(f"{candidate} (lacks {', '.join(name for name in MNIST if name not in paths)})")
-    failures = _download(cache) if folder is None else []
+
+    failures = _download(folders[-1]) if folder is None else []
     if failures or folder is not None:
         raise FileNotFoundError(
             f"MNIST was not found; tried {'; '.join(attempts + failures)}. Put its four files, gzipped or "
             "not, into a folder and pass mnist(folder=...) or set HEATBATH_DATA"
         )
-    return _files(cache)
+    return files_in(folders[-1])
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    """Return the paths of MNIST's files that are in a folder, gzipped or not."""
+def files_in(folder: Path) -> dict[str, Path]:
+    """Return the paths, by name, of the MNIST files that a folder contains, gzipped or not."""
     candidates = {name: (folder / name, folder / f"{name}.gz") for name in MNIST}
     return {name: path for name, paths in candidates.items() for path in paths if path.is_file()}
 
 
 def _download(cache: Path) -> list[str]:
     """Download the files that the cache lacks, and write each completely or not at all.
+
+    Each file is tried from one mirror after the other, and must have the known checksum.
 
     Returns
     -------
@@ -113,7 +133,8 @@ def _download(cache: Path) -> list[str]:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         return [f"the cache cannot be made ({error})"]
-    for name in (name for name in MNIST if name not in _files(cache)):
+
+    for name in (name for name in MNIST if name not in files_in(cache)):
         failures = []
         for url in (f"{mirror}/{name}.gz" for mirror in MIRRORS):
             try:
@@ -125,19 +146,34 @@ def _download(cache: Path) -> list[str]:
                 break
             except (OSError, HTTPException, EOFError, zlib.error, ValueError) as error:
                 failures.append(f"{url} ({type(error).__name__}: {error})")
-        else:
+        else:  # no mirror has delivered the file
             return failures
     return []
 
 
 def _read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return the bytes in an IDX file, gzipped or not. Raises ValueError unless they have this shape."""
+    """Return the bytes in an IDX file as an array of this shape.
+
+    Parameters
+    ----------
+    path : Path
+        The file, gzipped or not.
+    shape : tuple of int
+        The expected shape.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or its header declares another shape.
+    """
     data = path.read_bytes()
-    if data[:2] == b"\x1f\x8b":
+    if data[:2] == b"\x1f\x8b":  # the signature of gzip
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{path} is damaged ({error}): delete it and download it again") from None
+
+    # Two zero bytes, 8 for unsigned bytes, the number of axes, and the size of each axis
     header = bytes([0, 0, 8, len(shape)]) + np.array(shape, dtype=">u4").tobytes()
     size = len(header) + math.prod(shape)
     if data[: len(header)] != header or len(data) != size:

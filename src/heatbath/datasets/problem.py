@@ -80,22 +80,28 @@ class Problem:
     class_factors: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Check all fields, and store arrays as contiguous float64."""
+        """Check all fields, and store arrays as contiguous float64.
+
+        The order matters: the shapes of X and Y determine those of weights, names, targets and units.
+        """
         choice("Problem: task", self.task, tuple(TASKS))
         if not isinstance(self.name, str) or not isinstance(self.recipe, dict | None):
             raise TypeError(
                 f"Problem: name must be text and recipe a dict or None, got {self.name!r} and {self.recipe!r}"
             )
         draws, rows, tests, inputs, columns = self._check_shapes()
+
         for name, count in (("weights_train", rows), ("weights_test", tests)):
             weights = getattr(self, name)
             if weights is not None:
                 store(self, **{name: _checked_weights(f"Problem: {name}", weights, (draws, count))})
+
         store(self, features=_checked_names("Problem: features", self.features, inputs))
         needed = {"binary": 2, "classes": None}.get(self.task, columns)  # None: any number of classes
         store(self, targets=_checked_names("Problem: targets", self.targets, needed))
         self._check_targets(columns)
         self._check_factors()
+
         if self.encoder is not None and tuple(self.encoder.get_feature_names_out()) != self.features:
             raise ValueError(
                 "Problem: features must be those that the encoder makes, "
@@ -104,7 +110,13 @@ class Problem:
         self._check_units(inputs, columns)
 
     def _check_shapes(self) -> tuple[int, int, int, int, int]:
-        """Check X and Y, and return the numbers of draws, training rows, test rows, inputs and targets."""
+        """Check and store X and Y as contiguous float64.
+
+        Returns
+        -------
+        draws, rows, tests, inputs, columns : int
+            Numbers of data sets, training rows, test rows, columns of X, and columns of Y.
+        """
         for name in ("X_train", "Y_train", "X_test", "Y_test"):
             store(self, **{name: numbers(f"Problem: {name}", getattr(self, name), (3,))})
         if 0 in self.X_train.shape:
@@ -112,13 +124,15 @@ class Problem:
                 "Problem: at least one draw, one training row and one feature are needed, "
                 f"X_train is {self.X_train.shape}"
             )
+
         draws, rows, inputs = self.X_train.shape
         tests, columns = self.X_test.shape[1], self.Y_train.shape[2]
-        for name, shape in (
-            ("Y_train", (draws, rows, columns)),
-            ("X_test", (draws, tests, inputs)),
-            ("Y_test", (draws, tests, columns)),
-        ):
+        expected_shapes = {
+            "Y_train": (draws, rows, columns),
+            "X_test": (draws, tests, inputs),
+            "Y_test": (draws, tests, columns),
+        }
+        for name, shape in expected_shapes.items():
             if getattr(self, name).shape != shape:
                 raise ValueError(
                     "Problem: arrays must be (draws, examples, columns), with as many rows in Y as in X and "
@@ -128,13 +142,20 @@ class Problem:
         return draws, rows, tests, inputs, columns
 
     def _check_units(self, inputs: int, columns: int) -> None:
-        """Check shifts and scales, and store one of each for every feature and target."""
+        """Check shifts and scales, and store one of each for every feature and target.
+
+        Parameters
+        ----------
+        inputs, columns : int
+            Numbers of features and of columns of Y. A single shift or scale stands for all of them.
+        """
         sizes = {"shift": inputs, "scale": inputs, "target_shift": columns, "target_scale": columns}
         for name, size in sizes.items():
             values = numbers(f"Problem: {name}", getattr(self, name), (1,))
             if len(values) not in (1, size) or ("scale" in name and not (values > 0).all()):
                 raise ValueError(f"Problem: {name} must hold {size} numbers (scales > 0), got {values}")
             store(self, **{name: np.broadcast_to(values, size).copy()})
+
         if self.task == "counts" and ((self.target_shift != 0) | (self.target_scale != 1)).any():
             raise ValueError(
                 "Problem: counts are not scaled: leave out target_shift and target_scale, got "
@@ -142,27 +163,29 @@ class Problem:
             )
 
     def _check_targets(self, columns: int) -> None:
-        """Raise ValueError for labels that are no class indices, and for numbers that are no counts."""
-        if self.task == "counts":
-            for name, Y in (("Y_train", self.Y_train), ("Y_test", self.Y_test)):
-                check_counts(f"Problem: {name}", Y)
-        if not TASKS[self.task].classes:
-            return
-        classes = len(self.targets)
-        if columns != 1 or classes < 2:
+        """Raise ValueError for labels that are no class indices, and for counts that aren't 0, 1, 2, ...
+
+        Parameters
+        ----------
+        columns : int
+            Number of columns of Y.
+        """
+        classes, has_classes = len(self.targets), TASKS[self.task].classes
+        if has_classes and (columns != 1 or classes < 2):
             raise ValueError(
                 f"Problem: task {self.task!r} needs one column in Y and at least two classes, "
                 f"got {columns} and {classes}"
             )
         for name, Y in (("Y_train", self.Y_train), ("Y_test", self.Y_test)):
-            wrong = Y[~np.isin(Y, np.arange(classes))]
-            if wrong.size:
+            if self.task == "counts":
+                check_counts(f"Problem: {name}", Y)
+            elif has_classes and (wrong := Y[~np.isin(Y, np.arange(classes))]).size:
                 raise ValueError(
                     f"Problem: {name} must hold the indices of classes, 0 to {classes - 1}, got {wrong[0]:g}"
                 )
 
     def _check_factors(self) -> None:
-        """Check the factors of classes, and store them as a tuple of float."""
+        """Check the balancing factors of the classes, and store them as a tuple of float."""
         if self.class_factors is None:
             return
         store(self, class_factors=tuple(real("class_factors", f, POSITIVE) for f in self.class_factors))
@@ -191,12 +214,21 @@ class Problem:
         return 1 if self.task == "binary" else len(self.targets)
 
     def relative_weights(self, split: Literal["train", "test"]) -> Floats | None:
-        """Return the weights over their mean in each draw, (draws, examples), or None without weights."""
+        """Return the weights divided by their mean in each draw, (draws, examples).
+
+        Parameters
+        ----------
+        split : {"train", "test"}
+            Which examples. None is returned if they have no weights.
+        """
         weights = self.weights_train if split == "train" else self.weights_test
         return weights / weights.mean(axis=1, keepdims=True) if weights is not None and weights.size else None
 
     def given_weights(self, draw: int) -> Floats | None:
-        """Return the training weights of a draw without the factors that balance classes, or None."""
+        """Return the training weights of a draw as the user gave them, (examples,).
+
+        Factors that balance classes are divided out. None is returned if the examples have no weights.
+        """
         if self.weights_train is None or self.class_factors is None:
             return None if self.weights_train is None else self.weights_train[draw]
         labels = self.Y_train[draw, :, 0].astype(np.int64)
@@ -232,31 +264,33 @@ class Problem:
 
 
 def numbers(label: str, values: object, axes: tuple[int, ...]) -> Floats:
-    """Return values as an array of finite float64.
+    """Return values as a contiguous array of finite float64.
 
     Parameters
     ----------
     label : str
-        Their name in error messages.
+        Name of the values in error messages.
     values : array_like
         The numbers.
     axes : tuple of int
-        The accepted numbers of axes.
+        Accepted numbers of axes, such as (1, 2).
 
     Raises
     ------
     ValueError
-        If they are no numbers, not finite, or have another number of axes.
+        If the values aren't numbers, aren't finite, or have another number of axes.
     """
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{label} must be an array of numbers: {error}") from None
+
     if array.dtype.kind not in "biuf" or array.ndim not in axes:
         raise ValueError(
             f"{label} must be an array of numbers with {' or '.join(map(str, axes))} axes, got one of "
             f"{array.dtype} with shape {array.shape}"
         )
+
     array = np.ascontiguousarray(array, dtype=np.float64)
     if not np.isfinite(array).all():
         index = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
@@ -267,7 +301,7 @@ def numbers(label: str, values: object, axes: tuple[int, ...]) -> Floats:
 
 
 def check_counts(label: str, Y: Floats) -> None:
-    """Raise ValueError unless all numbers are 0, 1, 2, ..."""
+    """Raise ValueError unless all numbers in Y are 0, 1, 2, ...; `label` names Y in the message."""
     wrong = Y[(Y < 0) | (np.floor(Y) != Y)]
     if wrong.size:
         raise ValueError(
@@ -292,15 +326,23 @@ def moments(values: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
     """
     if weights is None:
         return np.asarray(values.mean(axis=-2)), np.asarray(values.var(axis=-2))
+
     shares = (weights / weights.sum(axis=-1, keepdims=True))[..., None]
     mean = (shares * values).sum(axis=-2, keepdims=True)
     return mean[..., 0, :], (shares * (values - mean) ** 2).sum(axis=-2)
 
 
 def standard(values: Floats, weights: Floats | None, standardise: bool) -> tuple[Floats, Floats]:
-    """Return the shift and scale, (columns,), that give every column mean 0 and variance 1.
+    """Return the shift and the scale of every column, (columns,), that give it mean 0 and variance 1.
 
-    A constant column is only shifted. Without `standardise`, the shift is 0 and the scale 1.
+    Parameters
+    ----------
+    values : array, (examples, columns)
+        The values. A constant column is only shifted.
+    weights : array, (examples,), or None
+        How often each example counts; None is once.
+    standardise : bool
+        False returns shifts of 0 and scales of 1.
     """
     if not standardise:
         return np.zeros(values.shape[1]), np.ones(values.shape[1])
@@ -311,7 +353,22 @@ def standard(values: Floats, weights: Floats | None, standardise: bool) -> tuple
 
 
 def _checked_weights(label: str, values: object, shape: tuple[int, int]) -> Floats:
-    """Return weights as an array. Raises ValueError unless all are positive and have a finite sum."""
+    """Return weights as an array.
+
+    Parameters
+    ----------
+    label : str
+        Name of the weights in error messages.
+    values : array_like
+        The weights.
+    shape : tuple of int
+        The expected shape, (draws, examples).
+
+    Raises
+    ------
+    ValueError
+        Unless all weights are positive, and their sum is finite.
+    """
     weights = numbers(label, values, (2,))
     if weights.shape != shape:
         raise ValueError(f"{label} must be (draws, examples), {shape}, got {weights.shape}")
@@ -326,7 +383,17 @@ def _checked_weights(label: str, values: object, shape: tuple[int, int]) -> Floa
 
 
 def _checked_names(label: str, values: object, needed: int | None) -> tuple[str, ...]:
-    """Return names as a tuple. Raises ValueError unless they are different, and as many as needed."""
+    """Return names as a tuple of different texts, or raise ValueError.
+
+    Parameters
+    ----------
+    label : str
+        What the names are called in error messages.
+    values : list or tuple of str
+        The names, at least one.
+    needed : int or None
+        How many there must be; None accepts any number.
+    """
     names = tuple(values) if isinstance(values, (list, tuple)) else ()
     if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names) or not names:
         raise ValueError(f"{label} must be a list of different names, got {values!r}")

@@ -53,6 +53,7 @@ def spirals(
     c = real("spirals: c", c, NON_NEGATIVE)
 
     def arm(t: Floats, label: Floats) -> Floats:
+        """Return the points at t on the arm of each label, (rows, 2)."""
         return _polar(a * t**p, 2 * np.pi * b * t**p + np.pi * label)
 
     recipe = {"name": "spirals", "turns": b, "n_train": n_train, "n_test": n_test, "a": a, "p": p, "c": c}
@@ -93,6 +94,7 @@ def trigonometric(
     c = real("trigonometric: c", c, NON_NEGATIVE)
 
     def wave(t: Floats, label: Floats) -> Floats:
+        """Return the points at t on the curve of each label, (rows, 2)."""
         angle = np.pi * b * a * t
         return np.stack([a * t, np.where(label, np.sin(angle), np.cos(angle))], axis=1)
 
@@ -143,6 +145,7 @@ def rings(
     c = real("rings: c", c, NON_NEGATIVE)
 
     def ring(t: Floats, label: Floats) -> Floats:
+        """Return the points at t, in turns, on the ring of each label, (rows, 2)."""
         angle = 2 * np.pi * t
         margin = pinch + (gap - pinch) * (1 - np.cos(pinches * angle)) / 2
         return _polar(1 + (label - 0.5) * margin, angle)
@@ -186,6 +189,7 @@ def blobs(
     c = real("blobs: c", c, NON_NEGATIVE)
 
     def cloud(t: Floats, label: Floats) -> Floats:
+        """Return a centre of the class of each label, (rows, 2), all equally likely for t in (0, 1)."""
         count = (centres + 1 - label) // 2  # centres 0, 2, ... are of class 0
         return _polar(np.ones_like(t), 2 * np.pi * (2 * np.floor(t * count) + label) / centres)
 
@@ -199,7 +203,10 @@ def _draw(
     curve: Callable[[Floats, Floats], Floats],
     noise: tuple[float, float],
 ) -> Problem:
-    """Draw a problem with points on two curves.
+    """Draw a binary problem with points on two curves.
+
+    Every second point belongs to class 1. The training and test examples of each draw have random streams of
+    their own.
 
     Parameters
     ----------
@@ -212,12 +219,25 @@ def _draw(
     noise : tuple of float
         Standard deviation of the noise of each coordinate.
     """
-    recipe = dict(recipe)
-    for key, low, high in (("n_train", 1, None), ("n_test", 0, None), ("draws", 1, None), ("seed", 0, 2**64)):
-        recipe[key] = whole(f"{recipe['name']}: {key}", recipe[key], low, high)
+    name, recipe = recipe["name"], dict(recipe)
+    limits = {"n_train": (1, None), "n_test": (0, None), "draws": (1, None), "seed": (0, 2**64)}
+    for key, (low, high) in limits.items():
+        recipe[key] = whole(f"{name}: {key}", recipe[key], low, high)
 
     def points(part: int, rows: int) -> tuple[Floats, Floats]:
-        """Return X and Y, (draws, rows, columns), for training (part 0) or the test (part 1)."""
+        """Draw the examples for training or for the test.
+
+        Parameters
+        ----------
+        part : int
+            0 for training, 1 for the test.
+        rows : int
+            Number of examples of each draw.
+
+        Returns
+        -------
+        X, Y : array, (draws, rows, 2) and (draws, rows, 1)
+        """
         label = np.arange(rows, dtype=np.float64) % 2
         sets = []
         for draw in range(recipe["draws"]):
@@ -226,9 +246,9 @@ def _draw(
         return np.stack(sets), np.tile(label[:, None], (len(sets), 1, 1))
 
     train, test = points(0, recipe["n_train"]), points(1, recipe["n_test"])
-    return Problem(recipe["name"], "binary", *train, *test, ("x1", "x2"), targets, recipe=recipe)
+    return Problem(name, "binary", *train, *test, ("x1", "x2"), targets, recipe=recipe)
 
 
 def _polar(radius: Floats, angle: Floats) -> Floats:
-    """Return points, (rows, 2), from polar coordinates."""
+    """Return the points, (rows, 2), that have these polar coordinates, (rows,)."""
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)

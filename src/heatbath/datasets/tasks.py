@@ -7,7 +7,7 @@
 | regression | the values | half the squared error, Σ_k (f_k - y_k)²/2 |
 | counts | the logarithms of the rates | Σ_k (exp(f_k) - y_k f_k) |
 
-In all of them the derivative of the loss by the outputs is prediction minus truth: `residual`.
+For all tasks, the derivative of the loss with respect to the outputs is prediction minus truth: `residual`.
 """
 
 from __future__ import annotations
@@ -46,18 +46,26 @@ def _softmax(logits: Floats) -> Floats:
 
 
 def _one_hot(logits: Floats, classes: Floats) -> NDArray[Any]:
-    """Return True for the class of each example, (examples, classes); `classes` is (examples, 1)."""
+    """Return True for the class of each example and False for all others, (examples, classes).
+
+    Parameters
+    ----------
+    logits : array, (examples, classes)
+        Outputs of a network, whose shape gives the number of classes.
+    classes : array, (examples, 1)
+        Indices of classes.
+    """
     return np.asarray(classes.astype(np.int64) == np.arange(logits.shape[-1]))
 
 
 def _targets(_: Floats, targets: Floats) -> NDArray[Any]:
-    """Return the targets, which are comparable with the predictions as they are."""
+    """Return the targets unchanged: they are comparable with the predictions."""
     return targets
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """How a network's outputs are read for one task.
+    """The meaning of a network's outputs for one task.
 
     Attributes
     ----------
@@ -80,7 +88,15 @@ class Meaning:
     decode_torch: Callable[[torch.Tensor], torch.Tensor]
 
     def residual(self, outputs: Floats, targets: Floats) -> Floats:
-        """Return the derivative of each example's loss by its outputs, (examples, outputs)."""
+        """Return the derivative of each example's loss with respect to its outputs, (examples, outputs).
+
+        Parameters
+        ----------
+        outputs : array, (examples, outputs)
+            Outputs of a network.
+        targets : array, (examples, targets)
+            True values, as `Problem` stores them.
+        """
         return np.asarray(self.decode(outputs) - self.truth(outputs, targets))
 
 
@@ -98,7 +114,13 @@ whose noise has Student's distribution."""
 
 
 def each_class(probabilities: Floats) -> Floats:
-    """Return the probability of each class, (..., classes), also from the second alone, (..., 1)."""
+    """Return the probability of each class, (..., classes).
+
+    Parameters
+    ----------
+    probabilities : array, (..., classes) or (..., 1)
+        Probabilities of all classes, or only of the second of two.
+    """
     if probabilities.shape[-1] > 1:
         return probabilities
     return np.concatenate([1 - probabilities, probabilities], axis=-1)

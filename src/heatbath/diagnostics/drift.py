@@ -1,24 +1,23 @@
-"""Drift: whether the values of a series have risen, such as the losses of examples before they are learned.
+"""Drift: detect that the values of a series have risen, such as losses of examples before they are learned.
 
-Each value is ranked among those before it. Where the law of a series does not change, all orders of its
-values are equally likely, whatever the law is, so that the rank r among m + 1 is one of 1, ..., m + 1 with
-equal chances. With the normal score z = Φ⁻¹((r - 1/2)/(m + 1)) and c the logarithm of the mean of exp(δz)
+Each value is ranked among those before it. If the distribution of a series doesn't change, all orders of its
+values are equally likely, whatever the distribution, so the rank r among m + 1 values is uniform on
+1, ..., m + 1. With the normal score z = Φ⁻¹((r - 1/2)/(m + 1)) and c the logarithm of the mean of exp(δz)
 over all ranks, e = exp(δz - c) has the mean 1, and
 
-    R = (1 + R) e,  from R = 0 on
+    R = (1 + R) e,  starting from R = 0
 
 (Shiryaev and Roberts) has the mean t after t values: R - t is a martingale. So the mean number of values
-until R first reaches A is at least A: a false alarm comes once in A values or more seldom, on average. Once
-values have risen by μ of their standard deviations, log R rises by about δμ - δ²/2 with each of them. R here
-is the mean over five δ, for small and for large rises, which is as good a martingale.
+until R first reaches A is at least A: false alarms are at least A values apart, on average. Once values have
+risen by μ of their standard deviations, log R rises by about δμ - δ²/2 with each of them. `Watch` takes the
+mean of R over five δ, for small and for large rises; the martingale property holds for the mean, too.
 
-Values that are correlated in time (θ wanders, and ξ more so) are no such series. There log e is divided by
-the integrated autocorrelation time of the values that are remembered (the smaller of those of their halves,
-as a change looks like a correlation to one of them), and nothing is said while a half spans fewer than
-`SPANS` such times; values that are correlated over longer are joined to means of blocks. When values have
-fallen by the same test, as they do in learning, those before are forgotten, and some have to come before
-anything is said again. That false alarms are as seldom with correlation, and where values are forgotten, is
-no theorem, but is tested.
+Values correlated in time (θ wanders, and ξ more so) violate the assumption. Then log e is divided by the
+integrated autocorrelation time of the stored values: the smaller one of their two halves, because a change
+looks like correlation in one of them. `Watch` stays silent while a half spans fewer than `SPANS`
+autocorrelation times, and joins values with a longer correlation to means of blocks. When values have fallen
+by the same test, as losses do in learning, earlier ones are forgotten. No theorem covers false alarms with
+correlation or after forgetting; tests do.
 """
 
 from __future__ import annotations
@@ -37,20 +36,28 @@ from heatbath._internal.checks import FINITE, Interval, real
 from heatbath.diagnostics.mcmc import autocorrelation_time
 
 RISES = np.array([0.25, 0.5, 1.0, 2.0, 4.0])  # δ, in standard deviations of the series
-MEMORY, FEWEST = 256, 16  # values (or means of blocks of them) that are remembered, and that are needed
-SPANS = 10  # correlation times that half of these must span
-CAUTION = 1.5  # times what a correlation time is above 1, as the smaller of two estimates is too small
-SELDOM = 16  # values between two looks at the correlation, which take longest
-SUSPECT = 100.0  # R above which a change may be what looks like a correlation
-SETTLED = 0.01  # the share by which n may grow with a batch for ξ to be watched, which follows τ with a lag
-FALSE_ALARMS = 10_000.0  # values between two of them, on average
+MEMORY, FEWEST = 256, 16  # values (or means of blocks) stored at most, and needed for a rank
+SPANS = 10  # autocorrelation times that half of the stored values must span
+CAUTION = 1.5  # factor on the excess of an autocorrelation time over 1: the smaller of two estimates is low
+SELDOM = 16  # values between two estimates of the autocorrelation time, which cost most
+SUSPECT = 100.0  # R above which apparent correlation may be a change
+SETTLED = 0.01  # relative growth of n per batch above which ξ isn't watched: it follows τ with a lag
+FALSE_ALARMS = 10_000.0  # mean number of values between two false alarms
 
 
 class DriftWarning(RuntimeWarning):
-    """Data are no longer what they were: the series that shows it has risen.
+    """Warn that the data have changed, because a series has risen.
 
-    `series` is what it is called, `step` the number of its values by then, `statistic` the R that has passed
-    its bound, and `since` how many values there probably were since the change.
+    Parameters
+    ----------
+    series
+        Name of the series.
+    step
+        Number of its values so far.
+    statistic
+        The R that has reached its bound.
+    since
+        Estimated number of values since the change.
     """
 
     def __init__(self, series: str = "", step: int = 0, statistic: float = math.nan, since: int = 0) -> None:
@@ -65,10 +72,17 @@ class DriftWarning(RuntimeWarning):
 
 
 class Watch:
-    """Watches a series, and tells when its values have risen: see above.
+    """Watch a series and report when its values have risen; see the module.
 
-    `false_alarms` is how many values there are between two false alarms on average, at least.
+    Parameters
+    ----------
+    series
+        Name of the series.
+    false_alarms
+        Smallest mean number of values between two false alarms.
 
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> watch = Watch("the loss")
     >>> any(watch.add(value) for value in rng.normal(0.0, 1.0, 500))
@@ -84,29 +98,36 @@ class Watch:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, with values to come."""
-        self._values: deque[float] = deque()
-        self._length, self._filled, self._sum = 1, 0, 0.0  # of a block, and of the one that is under way
-        self._time, self._blocks = 1.0, 0  # the autocorrelation time, and how many blocks there were
-        self._logs = np.full(len(RISES), -math.inf)  # log R, for each δ
-        self._falls = self._logs.copy()  # the same of falls
-        self._rises = np.zeros(len(RISES))  # Σ log e since it was last below 0, and how many blocks that is
-        self._since = np.zeros(len(RISES), np.int64)
+        """Discard all values and start again with the next one."""
+        self._values: deque[float] = deque()  # means of complete blocks
+        self._length = 1  # values per block
+        self._filled, self._sum = 0, 0.0  # values in the incomplete block, and their sum
+        self._time, self._blocks = 1.0, 0  # autocorrelation time in blocks, and blocks judged so far
+        # One entry for each δ:
+        self._logs = np.full(len(RISES), -math.inf)  # log R
+        self._falls = self._logs.copy()  # log R of the negative series
+        self._rises = np.zeros(len(RISES))  # Σ log e since it was last below 0
+        self._since = np.zeros(len(RISES), np.int64)  # blocks since then
 
     @property
     def statistic(self) -> float:
-        """R now."""
+        """The current R, averaged over δ."""
         return float(np.exp(self._logs).mean())
 
     def add(self, value: float) -> DriftWarning | None:
-        """Add a value; tell if the series has risen, and begin anew then."""
+        """Add a value; return a warning if the series has risen, else None.
+
+        Values count in blocks, each by its mean. After a warning, or a fall of the series, all values are
+        forgotten.
+        """
         self._sum += real(self.series, value, FINITE)
         self._filled += 1
         self.step += 1
         if self._filled < self._length:
             return None
-        now, self._sum, self._filled = self._sum / self._length, 0.0, 0
-        self._judge(now)
+
+        block_mean, self._sum, self._filled = self._sum / self._length, 0.0, 0
+        self._judge(block_mean)
         if self.statistic >= self.false_alarms:
             since = int(self._since[self._rises.argmax()]) * self._length
             drift = DriftWarning(self.series, self.step, self.statistic, max(1, since))
@@ -114,11 +135,14 @@ class Watch:
             return drift
         if np.exp(self._falls).mean() >= self.false_alarms:
             self.forget()
-        self._remember(now)
+        self._remember(block_mean)
         return None
 
     def _judge(self, value: float) -> None:
-        """Go on with R by the rank of a value."""
+        """Update R, and its counterpart for falls, with the rank of a value among the stored ones.
+
+        Nothing changes while there are too few values, or they are too correlated.
+        """
         count = len(self._values)
         if count < FEWEST:
             return
@@ -130,7 +154,8 @@ class Watch:
         self._blocks += 1
         if half < SPANS * self._time:
             return
-        below = int(((values < value).sum() + (values <= value).sum()) // 2)  # equal ones are halved
+
+        below = int(((values < value).sum() + (values <= value).sum()) // 2)  # half of the equal values
         gain, loss = _log_e(count)[[below, count - below]] / self._time
         self._logs = np.logaddexp(0.0, self._logs) + gain
         self._falls = np.logaddexp(0.0, self._falls) + loss
@@ -138,7 +163,7 @@ class Watch:
         self._since = np.where(self._rises > 0, self._since + 1, 0)
 
     def _remember(self, value: float) -> None:
-        """Keep a value, and forget the oldest, or join neighbours where more than these are correlated."""
+        """Store a value; drop the oldest one, or join neighbours if the correlation exceeds the memory."""
         self._values.append(value)
         if len(self._values) <= MEMORY:
             return
@@ -150,7 +175,7 @@ class Watch:
             self._values, self._length = deque(pairs), length
 
     def state_dict(self) -> dict[str, Any]:
-        """All that it knows, as plain values."""
+        """Return the complete state as plain values."""
         return {
             "step": self.step,
             "values": list(self._values),
@@ -162,7 +187,7 @@ class Watch:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore a state from `state_dict`."""
         self.step, self._values = state["step"], deque(state["values"])
         self._length, self._filled, self._sum, self._time, self._blocks = state["numbers"]
         self._logs, self._falls, self._rises = (np.array(state[name]) for name in ("logs", "falls", "rises"))
@@ -171,7 +196,7 @@ class Watch:
 
 @lru_cache(maxsize=2 * MEMORY)
 def _log_e(count: int) -> NDArray[np.float64]:
-    """log e by how many of `count` values are smaller, (count + 1, δ)."""
+    """Return log e for each number of smaller values among `count`, and each δ: (count + 1, δ)."""
     normal = NormalDist()
     scores = np.array([normal.inv_cdf((below + 0.5) / (count + 1)) for below in range(count + 1)])
     gains = scores[:, None] * RISES

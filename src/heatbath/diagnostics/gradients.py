@@ -21,11 +21,26 @@ ROWS = 10_000  # examples at a time, to need little memory
 def gradient_moments(
     network: MLP, theta: Array, likelihood: Likelihood, draw: int, variances: Array | None = None
 ) -> tuple[Array, Array]:
-    """The mean over the training examples of the gradient of the loss, and of its squares, without any prior.
+    """Return the mean gradient of the loss over the training examples, and the mean of its squares.
 
-    In float64. The gradient of one example by a weight is (what comes back) x (what went in), so the mean of
-    squares needs no gradient of single examples. `variances` are those of the targets, if there are any. The
-    loss of an example with a weight is multiplied by that over the mean weight.
+    In float64, without the prior. An example's gradient by a weight is (derivative by the layer's output) x
+    (layer's input), so the mean of squares needs no gradients of single examples.
+
+    Parameters
+    ----------
+    network, theta
+        The network and its parameters, (parameters,).
+    likelihood
+        The problem and its loss. An example's weight, over the mean weight, multiplies its loss.
+    draw
+        Number of the problem's draw of data.
+    variances
+        Noise variances of the targets, if the likelihood has them.
+
+    Returns
+    -------
+    tuple of ndarray
+        Mean of the gradient and mean of its squares, (parameters,) each.
     """
     problem = likelihood.problem
     X, Y = problem.X_train[draw], problem.Y_train[draw]
@@ -33,11 +48,13 @@ def gradient_moments(
     w = np.ones(len(X)) if weights is None else weights[draw]
     size = network.parameters(problem.inputs, likelihood.outputs)
     sums, squares = np.zeros(size), np.zeros(size)
-    for begin in range(0, len(X), ROWS):
-        rows = slice(begin, begin + ROWS)
-        end = size
-        given = np.asarray(theta, np.float64), X[rows], Y[rows]
-        for inputs, back in _backwards(network, *given, likelihood, variances, w[rows, None]):
+    parameters = np.asarray(theta, np.float64)
+    for first in range(0, len(X), ROWS):
+        rows = slice(first, first + ROWS)
+        end = size  # layers come from the last to the first
+        for inputs, back in _backpropagate(
+            network, parameters, X[rows], Y[rows], likelihood, variances, w[rows, None]
+        ):
             for total, power in ((sums, 1), (squares, 2)):
                 weight, bias = (back**power).T @ inputs**power, (back**power).sum(axis=0)
                 total[end - weight.size - bias.size : end] += np.concatenate([weight.ravel(), bias])
@@ -45,22 +62,42 @@ def gradient_moments(
     return sums / len(X), squares / len(X)
 
 
-def units_of_noise(run: Run, name: str, *place: int) -> tuple[float, Array | None]:
-    """What a chain's noise, a result of this name, says: the mean variance of the targets, which is the unit
-    of temperatures where it is sampled and 1 elsewhere; and the variances, if there are any."""
+def units_of_noise(run: Run, name: str, *index: int) -> tuple[float, Array | None]:
+    """Return the unit of a chain's temperatures, and the noise variances of its targets.
+
+    Parameters
+    ----------
+    run
+        The run.
+    name
+        Result with the noise variances, such as "noise_now".
+    *index
+        Chain, and sample if the result has them.
+
+    Returns
+    -------
+    tuple
+        The mean noise variance if the noise is sampled, else 1; and the variances, (targets,), or None if the
+        run has none.
+    """
     if name not in run.data:
         return 1.0, None
-    variances = run.data[name].values[place]
+    variances = run.data[name].values[index]
     return mean_variance(variances) if "noise" in run.data else 1.0, variances
 
 
 def gradient_noise(run: Run) -> xr.DataArray:
-    """The variance s² of the mini-batch gradient at every chain's final parameters, by chain and part.
+    """Return the variance s² of the mini-batch gradient at every chain's final parameters.
 
-    The mean over a part's parameters of (1 - b/n)/b S², the exact variance for b of n examples drawn without
-    replacement, where S² is the variance of the gradients of single examples (squares divided by n - 1). It
-    is what `gradient_heating` and `adaptive_friction` take; where the noise of the data is sampled, over its
-    variance, as momenta are in units of its deviation. NaN for a chain that diverged.
+    It is the mean over a part's parameters of (1 - b/n)/b S², exact for b of n examples drawn without
+    replacement, where S² is the variance of single examples' gradients (n - 1 in the denominator). Pass it to
+    `gradient_heating` or `adaptive_friction`. If the noise of the data is sampled, s² is divided by its
+    variance, because momenta are in units of its standard deviation.
+
+    Returns
+    -------
+    DataArray
+        s² by chain and part; NaN for a chain that diverged.
     """
     check_run(run, single=True)
     plan, problem = run.plan, run.problem
@@ -72,18 +109,31 @@ def gradient_noise(run: Run) -> xr.DataArray:
         unit, variances = units_of_noise(run, "noise_now", int(chain))
         mean, square = gradient_moments(run.network, run.theta[chain], plan.likelihood, draw, variances)
         variance = (1 / plan.batch - 1 / n) * np.maximum(square - mean**2, 0) * n / max(n - 1, 1) / unit
-        for place, part in enumerate(parts):
-            noise[chain, place] = np.mean(np.concatenate([variance[list(span)] for span in part.tensors]))
+        for column, part in enumerate(parts):
+            noise[chain, column] = np.mean(np.concatenate([variance[list(span)] for span in part.tensors]))
     coordinates = {"part": [part.name for part in parts], "chain": run.data["chain"].values}
     return xr.DataArray(noise, coordinates, ("chain", "part"), "gradient_noise")
 
 
 def gradient_heating(h: float, gamma: float, noise: float, curvature: float = 0.0) -> float:
-    """By how much gradient noise of variance s² (`noise`) heats the positions of a Langevin part.
+    """Return by how much gradient noise raises the temperature of a Langevin part's positions.
 
-    (h² s²/4) coth(γh/2)/(1 - h² k/4) is added to k var θ, that is, to τ, on a loss kθ²/2: exact for white
-    noise and the words BAOAB, BAOA, OBABO and ABOBA at the kick. The curvature k = 0 is its limit for small
-    steps.
+    On a loss kθ²/2, k var θ exceeds τ by (h² s²/4) coth(γh/2)/(1 - h² k/4). Exact for white noise and the
+    words BAOAB, BAOA, OBABO and ABOBA at the kick.
+
+    Parameters
+    ----------
+    h, gamma
+        Stepsize and friction γ.
+    noise
+        Variance s² of the gradient noise.
+    curvature
+        Curvature k of the loss; 0 gives the limit of small steps.
+
+    Examples
+    --------
+    >>> round(gradient_heating(h=0.1, gamma=1.0, noise=2.0), 4)
+    0.1001
     """
     h, gamma = real("h", h, POSITIVE), real("gamma", gamma, FRICTION)
     noise, curvature = real("noise", noise, NON_NEGATIVE), real("curvature", curvature)
@@ -95,9 +145,9 @@ def gradient_heating(h: float, gamma: float, noise: float, curvature: float = 0.
 
 
 def kinetic_heating(h: float, gamma: float, noise: float) -> float:
-    """By how much gradient noise of variance s² heats the momenta of a Langevin part where its O reads them.
+    """Return by how much gradient noise raises the temperature of a Langevin part's momenta just before O.
 
-    h² s²/(1 - exp(-2γh)) is added to τ: between two O's the momenta get one full kick. Exact without
+    The excess over τ is h² s²/(1 - exp(-2γh)): momenta get one full kick between two O's. Exact without
     curvature, for white noise and words with one O.
     """
     h, gamma = real("h", h, POSITIVE), real("gamma", gamma, FRICTION)
@@ -108,15 +158,15 @@ def kinetic_heating(h: float, gamma: float, noise: float) -> float:
 
 
 def adaptive_friction(h: float, tau: float, sigma: float, noise: float) -> float:
-    """The mean friction γ_eff = (h s² + σ²)/(2τ) that an Adaptive Langevin part finds, for small steps.
+    """Return the mean friction γ_eff = (h s² + σ²)/(2τ) of an Adaptive Langevin part, for small steps.
 
-    s² is the variance of the gradient noise (`noise`); with `friction="sde"` the mean of ξ is γ_eff/ε.
+    `noise` is the variance s² of the gradient noise. With `friction="sde"` the mean of ξ is γ_eff/ε.
     """
     h, tau = real("h", h, POSITIVE), real("tau", tau, POSITIVE)
     return (h * real("noise", noise, NON_NEGATIVE) + real("sigma", sigma) ** 2) / (2 * tau)
 
 
-def _backwards(
+def _backpropagate(
     network: MLP,
     theta: Array,
     X: Array,
@@ -125,14 +175,19 @@ def _backwards(
     variances: Array | None,
     weights: Array,
 ) -> list[tuple[Array, Array]]:
-    """From the last layer to the first, by example: what went into it, and the derivative by what it gave."""
+    """Return, from the last layer to the first, its input and the loss's derivative by its output.
+
+    Both are (examples, units). `theta` has, layer by layer, the weight (out, in) and the bias (out,). The
+    derivative of each example is multiplied by its weight, (examples, 1).
+    """
     activation = ACTIVATIONS[network.activation]
-    inputs, matrices, begin = [X], [], 0
+    inputs, matrices, offset = [X], [], 0
     sizes = network.sizes(X.shape[1], likelihood.outputs)
     for width, out in pairwise(sizes):
-        W = theta[begin : begin + width * out].reshape(out, width)
-        values = inputs[-1] @ W.T + theta[begin + width * out : begin + width * out + out]
-        begin += (width + 1) * out
+        bias_offset = offset + width * out
+        W = theta[offset:bias_offset].reshape(out, width)
+        values = inputs[-1] @ W.T + theta[bias_offset : bias_offset + out]
+        offset = bias_offset + out
         matrices.append(W)
         inputs.append(activation.value(values) if len(inputs) < len(sizes) - 1 else values)
     back = likelihood.derivative(inputs.pop(), Y, variances) * weights

@@ -12,43 +12,74 @@ Array = NDArray[np.float64]
 
 
 def autocorrelation_time(trace: ArrayLike) -> float:
-    """The integrated autocorrelation time 1 + 2 Σ ρ_k of a trace, (chain, record) or one series, in records.
+    """Return the integrated autocorrelation time 1 + 2 Σ ρ_k of a trace, in records.
 
-    Autocovariances about each chain's own mean, averaged over chains, and summed as long as those of
-    neighbouring lags are positive and fall (Geyer, 1992). 1 for a constant. A series shorter than the
-    correlation cannot show it: the result is then at most a fraction of its length.
+    Autocovariances are taken about each chain's mean, averaged over chains and summed while the sums of
+    neighbouring lags are positive and fall (Geyer, 1992). A series shorter than its correlation time can't
+    show it: the result is then at most a fraction of the length.
+
+    Parameters
+    ----------
+    trace
+        Values, (chain, record), or one series, (record,).
+
+    Returns
+    -------
+    float
+        The time; 1 for a constant.
     """
     return autocorrelation_time_of(checked_trace(trace))
 
 
 def rhat(trace: ArrayLike) -> float:
-    """R-hat of a trace, (chain, record) or one series: 1 where the chains, and the halves of each, agree.
+    """Return R-hat of a trace: 1 if the chains, and the halves of each chain, agree.
 
-    Split and rank-normalised (Vehtari and others, 2021): the larger of that of the values, which tells
-    different means, and that of their distances from the median, which tells different spreads. NaN for a
-    constant, infinite for chains that stand still at different places.
+    Split and rank-normalised (Vehtari and others, 2021): the larger of R-hat of the values, which detects
+    different means, and R-hat of their distances from the median, which detects different spreads.
+
+    Parameters
+    ----------
+    trace
+        Values, (chain, record), or one series, (record,), with at least 4 records.
+
+    Returns
+    -------
+    float
+        R-hat; NaN for a constant, infinite for chains that are constant at different values.
     """
-
     return float(_ratios(_halves(trace)[None])[0])
 
 
 def ess(trace: ArrayLike) -> float:
-    """The effective size of a trace, (chain, record) or one series, for its mean (bulk ESS).
+    """Return the effective sample size of a trace for its mean (bulk ESS).
 
-    How many independent values would tell as much, by the autocorrelations of the rank-normalised halves of
-    the chains (Vehtari and others, 2021); chains that disagree count for little. NaN for a constant.
+    The number of independent values with the same information, from the autocorrelations of the
+    rank-normalised halves of the chains (Vehtari and others, 2021). Chains that disagree reduce it.
+
+    Parameters
+    ----------
+    trace
+        Values, (chain, record), or one series, (record,), with at least 4 records.
+
+    Returns
+    -------
+    float
+        The size; NaN for a constant.
     """
     return float(_sizes(_halves(trace)[None])[0])
 
 
 def rhat_and_ess(traces: Array) -> tuple[Array, Array]:
-    """Those of many traces at once, (trace, chain, record): as `rhat` and `ess` have them, bit for bit."""
+    """Return `rhat` and `ess` of each of many traces, (trace, chain, record), at once."""
     halves = _split_chains(checked_trace(traces.reshape(-1, traces.shape[-1])).reshape(traces.shape))
     return _ratios(halves), _sizes(halves)
 
 
 def _ratios(halves: Array) -> Array:
-    """R-hat of each (half, record)."""
+    """Return R-hat of each trace of (trace, half chain, record).
+
+    It is the larger of that of the values and that of their distances from the trace's median.
+    """
     folded = np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))
     ratios = []
     for scores in (_scores(halves), _scores(folded)):
@@ -61,7 +92,11 @@ def _ratios(halves: Array) -> Array:
 
 
 def _sizes(halves: Array) -> Array:
-    """The effective size of each (half, record)."""
+    """Return the effective sample size of each trace of (trace, half chain, record); NaN for a constant.
+
+    The correlation 1 - (W - C)/V at each lag has the autocovariance C, the variance W within chains and the
+    total variance V (Vehtari and others, 2021).
+    """
     scores = _scores(halves)
     count, size = scores.shape[2], scores[0].size
     covariance = _autocovariance(scores)
@@ -71,17 +106,19 @@ def _sizes(halves: Array) -> Array:
         correlation = 1 - (within - covariance) / total
     correlation[:, 0] = 1.0
     varies = np.ptp(scores, axis=(1, 2)) > 0
-    fewest = 1 / math.log10(size)
-    return np.array(
-        [
-            size / max(_geyer(one), fewest) if some else math.nan
-            for one, some in zip(correlation, varies, strict=True)
-        ]
-    )
+    shortest = 1 / math.log10(size)  # anticorrelated chains: at most size log10(size) effective values
+    times = [max(_geyer(lags), shortest) for lags in correlation]
+    return np.where(varies, size / np.array(times), math.nan)
 
 
 def checked_trace(trace: ArrayLike) -> Array:
-    """A trace as an array (chain, record) of finite numbers."""
+    """Return a trace as an array (chain, record) of finite float64 numbers; one series becomes one chain.
+
+    Raises
+    ------
+    ValueError
+        If it isn't a non-empty array of finite numbers with one or two axes.
+    """
     values: NDArray[Any] = np.asarray(trace)
     if values.dtype.kind not in "biuf" or values.ndim not in (1, 2) or not values.size:
         raise ValueError(
@@ -105,40 +142,47 @@ def autocorrelation_time_of(values: Array) -> float:
 
 
 def _autocovariance(values: Array) -> Array:
-    """Of (..., chain, record) at every lag, about each chain's own mean; the mean over chains."""
+    """Return the autocovariance of (..., chain, record) at every lag, (..., lag), averaged over chains."""
     count = values.shape[-1]
     spectrum = np.abs(np.fft.rfft(values - values.mean(axis=-1, keepdims=True), 2 * count)) ** 2
     return np.asarray(np.fft.irfft(spectrum.mean(axis=-2))[..., :count] / count)
 
 
 def _geyer(covariance: Array) -> float:
-    """1 + 2 Σ ρ_k, as long as the sums of neighbouring lags are positive and fall."""
+    """Return 1 + 2 Σ ρ_k, summed while the sums of neighbouring lags are positive and fall (Geyer, 1992)."""
     pairs = covariance[: len(covariance) // 2 * 2].reshape(-1, 2).sum(axis=1) / covariance[0]
     positive = pairs[: int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)]
     return 2.0 * float(np.minimum.accumulate(positive).sum()) - 1.0
 
 
 def _scores(values: Array) -> Array:
-    """The normal numbers of the same ranks, of each of several arrays; equal values have their mean rank."""
+    """Return the normal scores of the values of each trace, from their ranks within (trace, chain, record).
+
+    The score of rank r among n is Φ⁻¹((r - 3/8) / (n + 1/4)); equal values share their mean rank.
+    """
     from scipy.special import ndtri
 
     rows = values.reshape(len(values), -1)
     order = rows.argsort(axis=1)
     ordered = np.take_along_axis(rows, order, axis=1)
-    place, size = np.arange(rows.shape[1]), rows.shape[1]
-    begins = np.ones(rows.shape, np.bool_)
-    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    ends = np.ones(rows.shape, np.bool_)
-    ends[:, :-1] = begins[:, 1:]
-    first = np.maximum.accumulate(np.where(begins, place, 0), axis=1)
-    last = np.minimum.accumulate(np.where(ends, place, size)[:, ::-1], axis=1)[:, ::-1]
+    size = rows.shape[1]
+    position = np.arange(size)
+
+    # A tie is a run of equal values from `first` to `last` in order.
+    starts_tie = np.ones(rows.shape, np.bool_)
+    starts_tie[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    ends_tie = np.ones(rows.shape, np.bool_)
+    ends_tie[:, :-1] = starts_tie[:, 1:]
+    first = np.maximum.accumulate(np.where(starts_tie, position, 0), axis=1)
+    last = np.minimum.accumulate(np.where(ends_tie, position, size)[:, ::-1], axis=1)[:, ::-1]
+
     ranks = np.empty(rows.shape)
     np.put_along_axis(ranks, order, (first + last) / 2 + 1, axis=1)
     return np.asarray(ndtri((ranks - 3 / 8) / (size + 1 / 4))).reshape(values.shape)
 
 
 def _halves(trace: ArrayLike) -> Array:
-    """The halves of every chain as chains of their own."""
+    """Return the halves of every chain of a trace as separate chains, (half, record)."""
     return _split_chains(checked_trace(trace))
 
 

@@ -1,5 +1,6 @@
-"""Means with their intervals, once for all: of correlated series, of independent runs or examples, of shares
-and ranks, by resampling. Those of a quantity with bounds stay within them.
+"""Means with 95 % confidence intervals: of correlated series, independent runs, frequencies and ranks.
+
+The interval of a quantity with bounds, such as an accuracy, stays within them.
 
 >>> mean([[1.0], [2.0], [3.0], [4.0]])  # four chains, one record of each
 Estimate(value=2.5, error=1.048...)
@@ -19,22 +20,23 @@ from numpy.typing import ArrayLike, NDArray
 from heatbath._internal.checks import whole
 from heatbath.diagnostics.mcmc import Array, autocorrelation_time_of, checked_trace
 
-FEWEST = 16  # values that an error is estimated from, at least
-BLOCKS = 256  # means of blocks that a running mean keeps at most
-COSINES = 8  # slow waves of a series whose size tells the error: at 20 correlation times 7 % too small
-SPANS = 10  # correlation times that a series must have: below, it tells too little of the slow waves
+FEWEST = 16  # values needed to estimate an error from one series
+BLOCKS = 256  # block means that a running mean keeps at most
+COSINES = 8  # slow waves that estimate the error of a series: 7 % too small at 20 correlation times
+SPANS = 10  # correlation times a series must span before its slow waves can be estimated
 NORMAL = 1.96  # standard errors on each side of a 95 % interval
 UNBOUNDED = (-math.inf, math.inf)
 SHARES = (0.0, 1.0)
 ROUNDING = 1e-12  # of sums of weights
-LARGEST = 700.0  # exponent that float64 has room for
-DISAGREE = 0.01  # the chance of it at which chains are taken to differ by more than what they show within
+LARGEST = 700.0  # largest argument of exp in float64, rounded down
+DISAGREE = 0.01  # p-value below which chains differ by more than their own fluctuations explain
+BISECTIONS = 60  # halve [0, 1] down to rounding error
 
 
 class Estimate(NamedTuple):
-    """A mean and its standard error (NaN while there is too little to tell).
+    """A mean and its standard error; the error is NaN while there are too few values to estimate it.
 
-    Where the error is itself uncertain, it is widened: ±1.96 errors are the 95 % interval of Student's t.
+    An uncertain error is widened, so that ±1.96 errors are the 95 % interval of Student's t.
     """
 
     value: float
@@ -46,9 +48,9 @@ class Estimate(NamedTuple):
         return self.value - NORMAL * self.error, self.value + NORMAL * self.error
 
     def p_value(self, target: float) -> float:
-        """Of the difference from a target, two-sided; NaN where there is no error.
+        """Return the two-sided p-value of the difference from a target; NaN if the error is NaN.
 
-        It is below 0.05 just where the 95 % interval leaves out the target.
+        It is below 0.05 exactly where the 95 % interval excludes the target.
         """
         difference = abs(self.value - target)
         if self.error == 0:
@@ -57,7 +59,7 @@ class Estimate(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A number with the two ends of its 95 % confidence interval (NaN where there is none)."""
+    """A number with the two ends of its 95 % confidence interval; NaN ends mean no interval."""
 
     value: float
     low: float
@@ -67,12 +69,22 @@ class Measured(NamedTuple):
         return Measured(-self.value, -self.high, -self.low)
 
     def text(self, scale: float = 1.0, digits: int = 1, unit: str = "") -> str:
-        """In words: 93.4 % (92.9 to 93.9)."""
+        """Return the number and its interval as text, such as "93.4 % (92.9 to 93.9)".
+
+        Parameters
+        ----------
+        scale
+            Factor on all three numbers: 100 for percent.
+        digits
+            Digits after the decimal point.
+        unit
+            Text after the number.
+        """
         value, low, high = (f"{scale * x:.{digits}f}" for x in self)
         return f"{value}{unit} ({low} to {high})" if math.isfinite(self.low) else f"{value}{unit}"
 
     def percent(self) -> str:
-        """A share in percent."""
+        """Return a fraction as text in percent, with one decimal."""
         return self.text(100, 1, " %")
 
 
@@ -89,11 +101,11 @@ class OverChains(NamedTuple):
 
 
 class BlockAverage:
-    """The running mean of a correlated series, in bounded memory.
+    """Keep the running mean of a correlated series, and its error, in bounded memory.
 
-    The series is kept as the means of blocks of equal length; when there are too many, neighbours are joined.
-    The error is that of `mean` for the series of block means, and NaN while that has fewer than 16 values or
-    spans fewer than 10 of the correlation times that it shows.
+    The series is stored as the means of blocks of equal length; when there are `most` blocks, neighbours are
+    joined. The error is that of `mean` for the series of block means: NaN while there are fewer than 16
+    blocks, or fewer than 10 correlation times.
     """
 
     def __init__(self, most: int = BLOCKS) -> None:
@@ -106,18 +118,24 @@ class BlockAverage:
         return self._count
 
     def add(self, value: float) -> None:
-        """Append a value."""
+        """Append a value.
+
+        A complete block becomes its mean. When there are `most` blocks, neighbours are joined, so that blocks
+        are twice as long.
+        """
         self._sum += value
         self._filled += 1
         self._count += 1
+
         if self._filled == self._length:
             self._means.append(self._sum / self._length)
             self._sum, self._filled = 0.0, 0
+
         if len(self._means) == self._most:
             pairs = np.array(self._means[: self._most // 2 * 2]).reshape(-1, 2)
             self._means = pairs.mean(axis=1).tolist()
             self._length *= 2
-            self._count = len(self._means) * self._length  # without the last block of an odd number
+            self._count = len(self._means) * self._length  # an odd block at the end is dropped
 
     @property
     def mean(self) -> float:
@@ -126,50 +144,67 @@ class BlockAverage:
         return float(total / self._count) if self._count else math.nan
 
     def estimate(self) -> Estimate:
-        """The mean of all values, and its standard error."""
+        """Return the mean of all values and its standard error."""
         value = self.mean
-        told = self._means and math.isfinite(value)
-        return Estimate(value, _error(np.array([self._means])) if told else math.nan)
+        if not self._means or not math.isfinite(value):
+            return Estimate(value, math.nan)
+        return Estimate(value, _error(np.array([self._means])))
 
     def state_dict(self) -> dict[str, Any]:
-        """All that it knows, as plain values."""
+        """Return the complete state as plain values."""
         return {"means": list(self._means), "length": self._length, "sum": self._sum, "filled": self._filled}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore a state from `state_dict`."""
         self._means, self._length = list(state["means"]), state["length"]
         self._sum, self._filled = state["sum"], state["filled"]
         self._count = len(self._means) * self._length + self._filled
 
 
 def mean(trace: ArrayLike) -> Estimate:
-    """The mean of a trace, (chain, record) or one series, and its standard error.
+    """Return the mean of a correlated trace and its standard error.
 
-    The error is taken from the sizes of the slowest cosine waves in each series (8, and fewer of several
-    chains), which for a correlated series are as large as what its mean is off by, and from what the means of
-    independent chains differ by; the interval is Student's t with as many degrees of freedom. Where a series
-    has fewer than 16 records, or spans fewer than 10 of the correlation times that it shows, or where the
-    chains differ by far more than what each shows, the chains' means alone decide; of a single chain the
-    error is then NaN.
+    The error combines two estimates: the amplitudes of the slowest cosine waves within each series (8 waves
+    in all, at least 2 per chain), whose variance equals that of the series' mean, and the differences between
+    the means of independent chains. The interval is Student's t with as many degrees of freedom.
+
+    Chain means alone decide if a series has fewer than 16 records or spans fewer than 10 correlation times,
+    or if the chains differ by far more than their own fluctuations explain. A single chain then has the
+    error NaN.
+
+    Parameters
+    ----------
+    trace
+        Values, (chain, record), or one series, (record,).
+
+    Examples
+    --------
+    >>> mean([[1.0], [2.0], [3.0], [4.0]]).value
+    2.5
     """
     values = checked_trace(trace)
     return Estimate(float(values.mean()), _error(values))
 
 
 def student(
-    values: ArrayLike,
-    of: int = 1,
-    bounds: tuple[float, float] = UNBOUNDED,
-    weights: ArrayLike | None = None,
+    values: ArrayLike, of: int = 1, bounds: tuple[float, float] = UNBOUNDED, weights: ArrayLike | None = None
 ) -> Measured:
-    """The mean of independent values, such as those of several runs, with Student's interval.
+    """Return the mean of independent values, such as those of several runs, with Student's 95 % interval.
 
-    It is that of `mean` for one record of each chain. `of`: how many things this one was chosen from as the
-    best; its interval is as much wider (Bonferroni). One value alone has no interval, and where one is NaN,
-    so is the mean. `bounds`, such as 0 and 1 of an accuracy or 0 and infinity of a loss: the interval is that
-    of the logit, or of the logarithm, of what is between, so that it stays within them. `weights` (one for
-    each value) say how often each counts in the mean; its error is that of a ratio of sums.
+    Parameters
+    ----------
+    values
+        The values. One value alone has no interval; a NaN makes the mean NaN.
+    of
+        Number of candidates from which this one was chosen as the best: widens the interval (Bonferroni).
+    bounds
+        Smallest and largest possible value, such as 0 and 1 for an accuracy or 0 and infinity for a loss. The
+        interval is computed for the logit, or the logarithm, and stays within the bounds.
+    weights
+        How often each value counts. The error is then that of a ratio of sums.
 
+    Examples
+    --------
     >>> student([0.96, 0.99, 0.99, 1.0]).percent()
     '98.5 % (95.7 to 101.3)'
     >>> student([0.96, 0.99, 0.99, 1.0], bounds=SHARES).percent()
@@ -182,34 +217,51 @@ def student(
         w = np.asarray(weights, np.float64).ravel()
         value = float(w @ array / w.sum())
         error = _error((w / w.mean() * (array - value))[:, None], of)
-    return _within(value, NORMAL * error, *bounds)
+    return _interval_within(value, NORMAL * error, *bounds)
 
 
-def _within(value: float, half: float, low: float, high: float) -> Measured:
-    """A value with an interval of this half width; where there are bounds, on a scale that has none."""
+def _interval_within(value: float, half_width: float, low: float, high: float) -> Measured:
+    """Return a value with an interval that stays within the bounds `low` and `high`.
+
+    `half_width` is the half width on the original scale. The interval is symmetric for the logarithm of the
+    distance from one finite bound, or for the logit log(above / below) between two. A value on or beyond a
+    bound has no interval.
+    """
     above, below = value - low, high - value
-    if half == 0 or (above > 0 and below > 0 and math.isinf(above) and math.isinf(below)):
-        return Measured(value, value - half, value + half)
-    if not (above > 0 and below > 0 and math.isfinite(half)):
+    is_unbounded = above > 0 and below > 0 and math.isinf(above) and math.isinf(below)
+    if half_width == 0 or is_unbounded:
+        return Measured(value, value - half_width, value + half_width)
+    if not (above > 0 and below > 0 and math.isfinite(half_width)):
         return Measured(value, math.nan, math.nan)
+
+    # The delta method turns the half width into a factor on the distance, or on the odds.
     if math.isinf(below):
-        factor = math.exp(min(half / above, LARGEST))
+        factor = math.exp(min(half_width / above, LARGEST))
         return Measured(value, low + above / factor, low + above * factor)
     if math.isinf(above):
-        factor = math.exp(min(half / below, LARGEST))
+        factor = math.exp(min(half_width / below, LARGEST))
         return Measured(value, high - below * factor, high - below / factor)
-    factor = math.exp(min(half * (above + below) / (above * below), LARGEST))  # of the odds above / below
-    ends = (above / (above + below / odds) for odds in (1 / factor, factor))
-    first, last = (low + (high - low) * end for end in ends)
-    return Measured(value, first, last)
+    factor = math.exp(min(half_width * (above + below) / (above * below), LARGEST))
+    fractions = (above / (above + below / odds_factor) for odds_factor in (1 / factor, factor))
+    lower_end, upper_end = (low + (high - low) * fraction for fraction in fractions)
+    return Measured(value, lower_end, upper_end)
 
 
 def over_chains(values: ArrayLike, *, lower_is_better: bool = False) -> OverChains:
-    """Independent chains' values, such as their last test accuracies, as mean, interval, spread and extremes.
+    """Return mean, interval, spread and extremes of independent chains' values.
 
-    The interval is Student's t, std² the variance over chains (divided by their number less one); the gap is
-    what the worst chain is away from the best. For a loss say `lower_is_better`. One chain alone has no
-    interval and no spread: NaN.
+    Parameters
+    ----------
+    values
+        One number per chain, such as its last test accuracy.
+    lower_is_better
+        True for a loss: the best chain then has the smallest value.
+
+    Returns
+    -------
+    OverChains
+        The mean with Student's interval, the standard deviation (n - 1 in the denominator), the best and the
+        worst value and the gap between them. One chain alone has no interval and no spread: NaN.
     """
     array = np.asarray(values)
     if array.ndim != 1 or not array.size:
@@ -228,10 +280,19 @@ def over_chains(values: ArrayLike, *, lower_is_better: bool = False) -> OverChai
 def bootstrap(
     statistic: Callable[..., float], *samples: ArrayLike, paired: bool = True, repeats: int = 2000
 ) -> Measured:
-    """A statistic of samples of runs with a 95 % interval of percentiles over resampled runs.
+    """Return a statistic of samples with its 95 % bootstrap interval, from percentiles over resampled runs.
 
-    `paired`: run number i of one sample had the start and the data of number i of the others. Resampled runs
-    of which the statistic is NaN do not count.
+    Parameters
+    ----------
+    statistic
+        Function of as many arrays as there are samples.
+    *samples
+        Arrays whose first axis is the run.
+    paired
+        True if run i of one sample shares start and data with run i of the others: all samples are then
+        resampled alike.
+    repeats
+        Number of resamplings. Those with the statistic NaN are left out.
     """
     arrays = [np.asarray(sample, np.float64) for sample in samples]
     sizes = [len(array) for array in arrays]
@@ -239,24 +300,26 @@ def bootstrap(
         statistic(*(array[rows] for array, rows in zip(arrays, drawn, strict=True)))
         for drawn in resampled(*sizes, paired=paired, repeats=repeats)
     ]
-    known = np.array(values)[~np.isnan(values)]
-    low, high = np.percentile(known, [2.5, 97.5], method="nearest") if len(known) else (math.nan, math.nan)
+    defined = np.array(values)[~np.isnan(values)]
+    low, high = math.nan, math.nan
+    if len(defined):
+        low, high = np.percentile(defined, [2.5, 97.5], method="nearest")
     return Measured(float(statistic(*arrays)), float(low), float(high))
 
 
 def resampled(*sizes: int, paired: bool = True, repeats: int = 2000) -> Iterator[list[NDArray[np.int64]]]:
-    """Runs drawn anew with replacement, so many times: their numbers, for a sample of each size.
+    """Yield `repeats` times the row numbers of a bootstrap sample of each size, drawn with replacement.
 
-    `paired`: the same for all samples. Always the same draws.
+    If `paired`, all samples share the row numbers. Every call yields the same draws.
     """
     rng = np.random.default_rng(0)
     for _ in range(repeats):
-        same = rng.integers(0, sizes[0], sizes[0])
-        yield [same if paired else rng.integers(0, size, size) for size in sizes]
+        shared = rng.integers(0, sizes[0], sizes[0])
+        yield [shared if paired else rng.integers(0, size, size) for size in sizes]
 
 
 def wilson(rate: Array, count: Array) -> tuple[Array, Array]:
-    """Wilson's 95 % interval of frequencies, each observed in so many cases."""
+    """Return the ends of Wilson's 95 % interval of frequencies `rate`, each observed in `count` cases."""
     z = NORMAL
     middle = (rate + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z * np.sqrt(rate * (1 - rate) / count + (z / (2 * count)) ** 2) / (1 + z**2 / count)
@@ -266,84 +329,128 @@ def wilson(rate: Array, count: Array) -> tuple[Array, Array]:
 def frequency(
     happened: ArrayLike, groups: ArrayLike | None = None, weights: ArrayLike | None = None
 ) -> Measured:
-    """How often something happened, 0 or 1 for each example, with Wilson's interval.
+    """Return how often an event happened, with Wilson's 95 % interval.
 
-    With `groups`, a number for each example, it is the mean of the shares in each, whose intervals are put
-    together by their squares (Newcombe, 1998). Weights count as many examples as would tell as much.
+    Parameters
+    ----------
+    happened
+        0 or 1 per example.
+    groups
+        Group number per example. The result is then the mean of the frequencies in the groups, and the
+        distances to the ends of their intervals are added in quadrature (Newcombe, 1998).
+    weights
+        How often each example counts. The interval uses the number of equally weighted examples with the same
+        information, see `effective`.
 
+    Examples
+    --------
     >>> frequency([1, 1, 1, 1]).percent()
     '100.0 % (51.0 to 100.0)'
     """
     events = np.asarray(happened, np.float64).ravel()
     members = np.zeros(len(events)) if groups is None else np.asarray(groups).ravel()
     w = np.ones(len(events)) if weights is None else np.asarray(weights, np.float64).ravel()
-    own = [members == group for group in np.unique(members)]
-    rates = np.array([np.average(events[rows], weights=w[rows]) for rows in own])
-    low, high = wilson(rates, np.array([effective(w[rows]) for rows in own]))
+    masks = [members == group for group in np.unique(members)]
+    rates = np.array([np.average(events[rows], weights=w[rows]) for rows in masks])
+    low, high = wilson(rates, np.array([effective(w[rows]) for rows in masks]))
     value = float(rates.mean())
-    down, up = (math.sqrt(np.square(end - rates).sum()) / len(own) for end in (low, high))
+    down, up = (math.sqrt(np.square(end - rates).sum()) / len(masks) for end in (low, high))
     return Measured(value, max(value - down, 0.0), min(value + up, 1.0))
 
 
 def area(value: float, positives: float, negatives: float) -> Measured:
-    """The area under a ROC curve of so many positive and negative examples, with its interval.
+    """Return the area under a ROC curve with its 95 % interval.
 
-    It has the ends at which Hanley and McNeil's error, with the mean of the two numbers for each in what
-    depends on ties of two with one, makes the value just too far away (Newcombe, 2006, his method 5): within
-    0 and 1, and not empty at these.
+    The interval has all areas from which the observed one is at most 1.96 standard errors away, with Hanley
+    and McNeil's error at the mean of the two numbers of examples (Newcombe, 2006, method 5). It lies within 0
+    and 1, and has a width even at these.
 
+    Parameters
+    ----------
+    value
+        The observed area.
+    positives, negatives
+        Numbers of positive and negative examples.
+
+    Examples
+    --------
     >>> area(1.0, 10, 10).text(digits=2)
     '1.00 (0.80 to 1.00)'
     """
     half = (positives + negatives) / 2 - 1
 
-    def apart(truth: float) -> float:
-        """The squared distance less its square at the end of the interval."""
+    def excess(truth: float) -> float:
+        """Return the squared distance of a true area from the value, less 1.96² squared standard errors."""
         spread = 1 + half * ((1 - truth) / (2 - truth) + truth / (1 + truth))
         return (value - truth) ** 2 - NORMAL**2 * truth * (1 - truth) * spread / (positives * negatives)
 
-    return Measured(value, _root(apart, 0.0, value), _root(apart, 1.0, value))
+    return Measured(value, _root(excess, 0.0, value), _root(excess, 1.0, value))
 
 
 def effective(weights: ArrayLike) -> float:
-    """How many examples of equal weights tell as much as these: (Σw)²/Σw²."""
+    """Return the effective number of weighted examples, (Σw)²/Σw²."""
     w = np.asarray(weights, np.float64)
     return float(w.sum() ** 2 / np.square(w).sum())
 
 
 def quantiles(values: ArrayLike, shares: ArrayLike, weights: ArrayLike | None = None) -> Array:
-    """The values below which these shares of each column lie, (shares, columns); with weights, how often each
-    row counts, the first value up to which there is such a share."""
-    table, wanted = np.asarray(values, np.float64), np.atleast_1d(np.asarray(shares, np.float64))
+    """Return the quantiles of each column of a table.
+
+    Parameters
+    ----------
+    values
+        Table, (rows, columns).
+    shares
+        Fractions from 0 to 1.
+    weights
+        How often each row counts. A quantile is then the first value at which the cumulative weight reaches
+        its fraction; without weights, values between rows are interpolated.
+
+    Returns
+    -------
+    ndarray
+        Quantiles, (fractions, columns).
+    """
+    table, fractions = np.asarray(values, np.float64), np.atleast_1d(np.asarray(shares, np.float64))
     if weights is None:
-        return np.asarray(np.quantile(table, wanted, axis=0))
+        return np.asarray(np.quantile(table, fractions, axis=0))
+
     order = np.argsort(table, axis=0, kind="stable")
-    below = np.cumsum(np.asarray(weights, np.float64)[order], axis=0)
-    rows = [np.searchsorted(column / column[-1], wanted * (1 - ROUNDING)) for column in below.T]
+    cumulative = np.cumsum(np.asarray(weights, np.float64)[order], axis=0)
+    rows = [np.searchsorted(column / column[-1], fractions * (1 - ROUNDING)) for column in cumulative.T]
     return np.take_along_axis(np.sort(table, axis=0), np.stack(rows, axis=1), axis=0)
 
 
 def _root(function: Callable[[float], float], outside: float, inside: float) -> float:
-    """Where a function changes its sign, by halving; it is positive outside."""
-    for _ in range(60):  # to the last digits
+    """Return where a function that is positive at `outside` changes its sign on the way to `inside`."""
+    for _ in range(BISECTIONS):
         middle = (outside + inside) / 2
         outside, inside = (middle, inside) if function(middle) > 0 else (outside, middle)
     return inside
 
 
 def _error(values: Array, of: int = 1) -> float:
-    """The standard error of the mean of (chain, record), widened by Student's t; see `student`."""
+    """Return the standard error of the mean of (chain, record), widened so that 1.96 errors are Student's t.
+
+    `of` is the number of candidates of which this mean is the best (Bonferroni). NaN without any degree of
+    freedom.
+    """
     from scipy.special import stdtrit
 
     chains, count = values.shape
-    total, freedom = _squares(values)
+    total, freedom = _sum_of_squares(values)
     if not freedom:
         return math.nan
     return float(stdtrit(freedom, 1 - 0.025 / of)) / NORMAL * math.sqrt(total / freedom / (count * chains))
 
 
-def _squares(values: Array) -> tuple[float, int]:
-    """A sum of squares, each with the expectation `count` times a chain mean's variance, and their number."""
+def _sum_of_squares(values: Array) -> tuple[float, int]:
+    """Return a sum of squares that estimates the error of the mean, and its degrees of freedom.
+
+    Each square has the expectation `count` times the variance of a chain's mean, for values (chain, count).
+    Squares come from the differences between chain means and, for long series, from the slowest cosine waves
+    within each chain.
+    """
     from scipy.special import fdtrc
 
     chains, count = values.shape
@@ -351,10 +458,13 @@ def _squares(values: Array) -> tuple[float, int]:
     between, freedom = count * float(((means - means.mean()) ** 2).sum()), chains - 1
     if count < FEWEST or count < SPANS * autocorrelation_time_of(values):
         return between, freedom
-    slowest = max(2, COSINES // chains)  # the fewer, the less biased, and many chains have enough
+
+    slowest = max(2, COSINES // chains)  # fewer waves have less bias, and many chains have enough
     angles = np.pi * (np.arange(count)[:, None] + 0.5) * np.arange(1, slowest + 1) / count
     within = float((((values - means[:, None]) @ np.cos(angles)) ** 2).sum()) * 2 / count
     waves = chains * slowest
+
+    # An F test: chains that disagree have not converged, and their own waves understate the error.
     if freedom and between:
         ratio = between * waves / (within * freedom) if within else math.inf
         if fdtrc(freedom, waves, ratio) < DISAGREE:

@@ -26,28 +26,41 @@ LEVEL = 0.01  # a temperature agrees while its difference from τ has at least t
 
 
 def equipartition(run: Run, burn_in: int = 0, by: Literal["part", "layer"] = "part") -> xr.Dataset:
-    """Kinetic temperatures beside their targets, for every part, or layer, whose method has a temperature.
+    """Compare kinetic temperatures with their targets, for every part, or layer, that has a temperature.
 
-    A data set along `part` or `layer`: `target` (τ at the last step), `temperature`, its 95 % interval `low`
-    to `high`, `ratio` to the target, `p_value` of the difference, and a `verdict`: "agrees" with τ where that
-    is at least 0.01, "differs" below, "unknown" where there is too little to tell. `.to_pandas()` is a table.
+    A part agrees only as far as its word does: the stepsize, gradient noise and heat from parts at other τ
+    all make a difference.
 
-    - Parts: the mean of p·p/N where the thermostat reads it (before O, at E), over the records after step
-      `burn_in` and over chains, correlation taken into account. The records must be evenly spaced.
-    - Layers: momenta are not recorded, so this is p·p/N of the final state, between two steps, over chains,
-      and needs several. On a quadratic kθ²/2 a rotated BAOAB has exactly τ there, ABOBA τ/(1 - h²k/4).
+    Parameters
+    ----------
+    run
+        A run of one point.
+    burn_in
+        Records up to this step are left out. The others must be evenly spaced.
+    by
+        "part" for the mean of p·p/N where the thermostat reads it (before O, at E), over records and chains,
+        with their correlation taken into account. "layer" for p·p/N of the final state, between two steps,
+        over chains, because momenta aren't recorded: this needs several chains. On a quadratic kθ²/2 a
+        rotated BAOAB has exactly τ there, ABOBA τ/(1 - h²k/4).
 
-    A part agrees only as far as the word does: h, gradient noise and heat from parts at other τ all count.
+    Returns
+    -------
+    Dataset
+        Along `part` or `layer`: `target` (τ at the last step), `temperature` with its 95 % interval `low` to
+        `high`, `ratio` to the target, `p_value` of the difference, and `verdict`: "agrees" if the p-value is
+        at least 0.01, "differs" below, "unknown" without one. `.to_pandas()` makes a table.
     """
     check_run(run, single=True)
     choice("by", by, ("part", "layer"))
     burn_in = whole("burn_in", burn_in, low=0, high=run.step)
     parts, alive = _thermal(run)
+
     if by == "part":
-        chosen = _records(run, burn_in)
+        records = _records(run, burn_in)
         traces = run.data["temperature"]
-        means = [mean(traces.sel(part=part.name).values[alive][:, chosen]) for part in parts]
+        means = [mean(traces.sel(part=part.name).values[alive][:, records]) for part in parts]
         return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], means)
+
     layers = [(layer, part) for part in parts for layer in part.layers]
     spans = _layer_spans(run)
     means = [mean((run.p[alive][:, spans[layer]] ** 2).mean(axis=1)[:, None]) for layer, _ in layers]
@@ -55,14 +68,23 @@ def equipartition(run: Run, burn_in: int = 0, by: Literal["part", "layer"] = "pa
 
 
 def configurational(run: Run) -> xr.Dataset:
-    """Configurational temperatures of a run's samples on all training examples, for every part that has a τ.
+    """Compare the configurational temperatures of a run's samples with τ, for every part that has one.
 
-    The virial <θ·∇U>/N over samples and chains, with θ, ∇U and N of the part and U the loss plus the
-    Gaussian prior: it is τ under exp(-U/τ) for every part, wherever that law can be normalised (a prior on
-    all parameters suffices; without one a classifier's weights grow for ever, and it is negative while they
-    do). The loss is that of the run, by the weights of the examples. Where the noise of the data is sampled,
-    temperatures are in units of its variance, and that of the posterior is T/n, or T/Σw. A data set as that
-    of `equipartition`. Needs `train(..., samples=N)`.
+    The virial <θ·∇U>/N over samples and chains, with θ, ∇U and N of the part and U the loss on all training
+    examples plus the Gaussian prior. It is τ under exp(-U/τ) for every part, if that density can be
+    normalised. A prior on all parameters suffices; without one a classifier's weights grow without limit, and
+    the virial is negative while they do. If the noise of the data is sampled, temperatures are in units of
+    its variance, and that of the posterior is T/n, or T/Σw.
+
+    Parameters
+    ----------
+    run
+        A run of one point with samples: `train(..., samples=N)`.
+
+    Returns
+    -------
+    Dataset
+        Along `part`, with the variables of `equipartition`.
     """
     check_run(run, single=True)
     if "samples" not in run.data or not run.data.sizes["sample"]:
@@ -70,8 +92,8 @@ def configurational(run: Run) -> xr.Dataset:
     parts, alive = _thermal(run)
     products = np.empty((np.count_nonzero(alive), *run.data["samples"].shape[1:]))
     for row, chain in enumerate(np.flatnonzero(alive).tolist()):
-        for place, theta in enumerate(run.data["samples"].values[chain].astype(np.float64)):
-            products[row, place] = theta * _gradient(run, chain, place)(theta)
+        for sample, theta in enumerate(run.data["samples"].values[chain].astype(np.float64)):
+            products[row, sample] = theta * _gradient(run, chain, sample)(theta)
     means = [mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts]
     return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], means)
 
@@ -87,9 +109,9 @@ def thermal_ratio(run: Run, most: int = 200, threads: int | None = None) -> Esti
     Parameters
     ----------
     run
-        A run of one point; where it has no samples, its chains as they are.
+        A run of one point; without samples, its final states are used.
     most
-        At most this many samples, evenly chosen, are looked at.
+        Largest number of samples to use, evenly chosen.
     threads
         As in `train`.
 
@@ -116,7 +138,7 @@ def thermal_ratios(run: Run, most: int, threads: int | None = None) -> list[Esti
     axes than h only if they change neither temperatures nor priors.
     """
     chains = np.arange(run.plan.total).reshape(-1, run.plan.chains)
-    is_stable = (run.died.reshape(chains.shape) < 0).all(axis=1)
+    is_stable: NDArray[np.bool_] = np.all(run.died.reshape(chains.shape) < 0, axis=1)
     measured = iter(_thermal_ratios(run, list(chains[is_stable]), most, threads))
     return [next(measured) if stable else Estimate(math.nan, math.nan) for stable in is_stable]
 
@@ -126,43 +148,47 @@ def _thermal_ratios(
 ) -> list[Estimate]:
     """Return the temperature over τ of the samples of each group of chains.
 
-    All groups have as many chains, and each has random directions of its own, drawn from the run's seed.
+    All groups must have equally many chains. The random directions of a group depend on the run's seed only,
+    so a group's result doesn't depend on the other groups. `most` limits the samples of a group.
     """
     if not groups:
         return []
     states = run.data["samples"].values if run.data.sizes.get("sample", 0) else run.theta[:, None]
     count = max(1, min(states.shape[1], most // len(groups[0])))
-    looks = np.linspace(0, states.shape[1] - 1, count).astype(int)
-    at_once = max(USUAL_CHAINS, AT_ONCE // states.shape[2])  # samples whose gradients are computed together
-    rows = len(groups[0]) * count
-    step = max(1, at_once // rows)
+    positions = np.linspace(0, states.shape[1] - 1, count).astype(int)
+    batch = max(USUAL_CHAINS, AT_ONCE // states.shape[2])  # samples whose gradients are computed together
+    groups_per_batch = max(1, batch // (len(groups[0]) * count))
+
     estimates = []
-    for first in range(0, len(groups), step):
-        together = groups[first : first + step]
-        samples = np.repeat(np.stack(together), count, axis=1), np.tile(looks, len(groups[0]))
-        forces, traces = _forces_and_traces(run, *samples, at_once, threads)
+    for first in range(0, len(groups), groups_per_batch):
+        chains = np.repeat(np.stack(groups[first : first + groups_per_batch]), count, axis=1)
+        samples = np.tile(positions, len(groups[0]))
+        forces, traces = _forces_and_traces(run, chains, samples, batch, threads)
         ratios = forces.mean(axis=1) / traces.mean(axis=1)
         for ratio, force, trace in zip(ratios, forces, traces, strict=True):
+            # The delta method gives the error of a ratio of two means.
             errors = ((force - ratio * trace) / trace.mean()).reshape(-1, count)
             estimates.append(Estimate(float(ratio), mean(errors).error))
     return estimates
 
 
 def _forces_and_traces(
-    run: Run, chains: NDArray[np.intp], looks: NDArray[np.intp], at_once: int, threads: int | None
+    run: Run, chains: NDArray[np.intp], samples: NDArray[np.intp], batch: int, threads: int | None
 ) -> tuple[Array, Array]:
     """Return |∇U|²/τ and ∇²U, summed over parameters, of samples in groups, (groups, samples) each.
+
+    ∇²U is the second difference z·(∇U(θ + εz) - ∇U(θ - εz))/(2ε) along random signs z.
 
     Parameters
     ----------
     run
-        The run that they are of.
+        The run that has the samples.
     chains
-        The chain of each sample, (groups, samples).
-    looks
-        Its position among the samples of the chain, (samples,), the same in all groups.
-    at_once
-        How many samples of a group are looked at together, and of all groups if there are several.
+        Chain of each sample, (groups, samples).
+    samples
+        Number of each sample within its chain, (samples,), the same in all groups.
+    batch
+        Number of samples of each group whose gradients are computed together.
     threads
         As in `train`.
     """
@@ -173,13 +199,16 @@ def _forces_and_traces(
     states = run.data["samples"].values if run.data.sizes.get("sample", 0) else run.theta[:, None]
     generators = [np.random.default_rng(run.plan.seed) for _ in chains]
     forces, traces = np.empty(chains.shape), np.empty(chains.shape)
-    for rows in (slice(first, first + at_once) for first in range(0, chains.shape[1], at_once)):
-        owners, places = chains[:, rows], np.broadcast_to(looks[rows], chains[:, rows].shape)
-        theta = states[owners, places].astype(np.float64)
+
+    for first in range(0, chains.shape[1], batch):
+        rows = slice(first, first + batch)
+        owners = chains[:, rows]
+        numbers = np.broadcast_to(samples[rows], owners.shape)
+        theta = states[owners, numbers].astype(np.float64)
         signs = np.stack([rng.choice([-1.0, 1.0], theta.shape[1:]) for rng in generators])
         z = signs * (inverse > 0)
         shifted = np.stack([theta, theta + STEP * z, theta - STEP * z]).reshape(3, -1, theta.shape[2])
-        variances, unit = _noise_of(run, owners.ravel(), places.ravel())
+        variances, unit = _noise_of(run, owners.ravel(), numbers.ravel())
         gradients = full_gradients(run.plan, shifted, draw[owners.ravel()], variances, threads) / unit
         gradients += decay * shifted
         gradients = gradients.reshape(3, *theta.shape)
@@ -189,28 +218,46 @@ def _forces_and_traces(
 
 
 def _noise_of(
-    run: Run, chains: NDArray[np.intp], looks: NDArray[np.intp]
+    run: Run, chains: NDArray[np.intp], samples: NDArray[np.intp]
 ) -> tuple[NDArray[Any] | None, NDArray[Any]]:
-    """Return the variances of the data at samples (samples, targets) or None, and the unit of losses."""
+    """Return the noise variances of the data at samples, and the unit of losses there.
+
+    Parameters
+    ----------
+    run
+        The run that has the samples.
+    chains, samples
+        Chain of each sample and its number within the chain, (samples,) each.
+
+    Returns
+    -------
+    tuple
+        The variances, (samples, targets), or None if the run has none; and the geometric mean of the
+        variances, (samples, 1), if they are sampled, else ones.
+    """
     if "noise_now" not in run.data:
         return None, np.ones((len(chains), 1))
     is_recorded = bool(run.data.sizes.get("sample", 0)) and "sample_noise" in run.data
-    known = (
-        run.data["sample_noise"].values[chains, looks]
-        if is_recorded
-        else run.data["noise_now"].values[chains]
-    )
-    variances = known.reshape(len(chains), -1)
+    if is_recorded:
+        recorded = run.data["sample_noise"].values[chains, samples]
+    else:
+        recorded = run.data["noise_now"].values[chains]
+    variances = recorded.reshape(len(chains), -1)
     if "noise" not in run.data:
         return variances, np.ones((len(chains), 1))
     return variances, np.exp(np.log(variances).mean(axis=1, keepdims=True))
 
 
-def _gradient(run: Run, chain: int, place: int) -> Callable[[Array], Array]:
-    """∇U of a chain at its noise as of a sample, on all training examples."""
-    sampled = "sample_noise" in run.data
-    places = (chain, place) if sampled else (chain,)
-    unit, variances = units_of_noise(run, "sample_noise" if sampled else "noise_now", *places)
+def _gradient(run: Run, chain: int, sample: int) -> Callable[[Array], Array]:
+    """Return the gradient ∇U(θ) of the loss on all training examples plus the prior, as a function.
+
+    It is in units of the data's noise, at the noise variances of one sample of a chain, or of the chain's
+    final state if samples have none.
+    """
+    if "sample_noise" in run.data:
+        unit, variances = units_of_noise(run, "sample_noise", chain, sample)
+    else:
+        unit, variances = units_of_noise(run, "noise_now", chain)
     draw, decay = int(run.data["draw"].values[chain]), _decay(run)
 
     def gradient(theta: Array) -> Array:
@@ -221,9 +268,16 @@ def _gradient(run: Run, chain: int, place: int) -> Callable[[Array], Array]:
 
 
 def virial(theta: Array, gradient: Callable[[Array], Array]) -> Estimate:
-    """The configurational temperature <θ·∇U>/N of samples (chain, sample, N); ∇U is a function of (..., N).
+    """Return the configurational temperature <θ·∇U>/N of samples.
 
-    It is τ under exp(-U/τ), wherever that can be normalised: a definition without any choice of a centre.
+    It is τ under exp(-U/τ), if that density can be normalised, and needs no choice of a centre.
+
+    Parameters
+    ----------
+    theta
+        Samples, (chain, sample, N).
+    gradient
+        ∇U as a function of (..., N).
     """
     samples = np.asarray(theta, np.float64)
     if samples.ndim != 3:
@@ -232,7 +286,7 @@ def virial(theta: Array, gradient: Callable[[Array], Array]) -> Estimate:
 
 
 def _thermal(run: Run) -> tuple[list[Part], NDArray[np.bool_]]:
-    """The parts whose method has a temperature, and which chains are alive."""
+    """Return the parts whose method has a temperature, and a mask of the chains that are alive."""
     parts = [part for part in run.plan.parts() if part.method.measures_temperature]
     if not parts:
         raise ValueError("no part of this run has a temperature that is read: its methods have no τ")
@@ -240,7 +294,7 @@ def _thermal(run: Run) -> tuple[list[Part], NDArray[np.bool_]]:
 
 
 def _target(run: Run, part: Part) -> float:
-    """τ of a part at the last step."""
+    """Return τ of a part at the last step; refuse a tempered part, which has several."""
     tau = part.method.temperature
     if part.method.tempering or tau is None:
         raise ValueError(f"part {part.name!r} is tempered, so it has no single temperature to compare with")
@@ -248,39 +302,56 @@ def _target(run: Run, part: Part) -> float:
 
 
 def _records(run: Run, burn_in: int) -> NDArray[np.intp]:
-    """The records after `burn_in`, which must be evenly spaced."""
+    """Return the numbers of the records after step `burn_in`.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or they aren't evenly spaced, which the correlation of their values requires.
+    """
     steps = run.data["step"].values
-    chosen = np.flatnonzero(steps > burn_in)
-    if not chosen.size:
+    records = np.flatnonzero(steps > burn_in)
+    if not records.size:
         raise ValueError(f"there is no record after burn_in={burn_in}: the last is of step {steps[-1:]}")
-    if chosen.size > 2 and np.ptp(np.diff(steps[chosen])) > 1:  # a number of records may not divide the steps
+    uneven = np.ptp(np.diff(steps[records])) if records.size > 2 else 0
+    if uneven > 1:  # spacings differ by 1 if the number of records doesn't divide the steps
         raise ValueError(
             "the records after burn_in are not evenly spaced, so their correlation is not known: train with "
             "a number of records, or choose a burn_in after which they are"
         )
-    return chosen
+    return records
 
 
 def _layer_spans(run: Run) -> dict[str, slice]:
-    """Where each layer's parameters lie."""
+    """Return the slice of θ that holds each layer's parameters, by name."""
     layers = run.plan.layers
     ends = list(accumulate(map(sum, layers.values()), initial=0))
     return {name: slice(*ends) for name, ends in zip(layers, pairwise(ends), strict=True)}
 
 
 def _elements(part: Part) -> list[int]:
+    """Return the positions of a part's parameters in θ."""
     return [element for span in part.tensors for element in span]
 
 
 def _decay(run: Run) -> Array:
-    """The precision λ of the prior on every parameter, at the last step."""
+    """Return the precision λ of the prior on every parameter at the last step, (parameters,)."""
     decay = np.zeros(run.plan.parameters)
-    for part in run.plan.settled().parts:
+    for part in run.plan.settled.parts:
         decay[_elements(part)] = at(part.method.prior, run.step - 1)
     return decay
 
 
 def _table(dimension: str, names: list[str], targets: list[float], means: list[Estimate]) -> xr.Dataset:
+    """Return measured temperatures beside their targets; see `equipartition` for the variables.
+
+    Parameters
+    ----------
+    dimension, names
+        "part" or "layer", and the names along it.
+    targets, means
+        τ and the measured temperature of each.
+    """
     p_values = [estimate.p_value(target) for estimate, target in zip(means, targets, strict=True)]
     ratios = [estimate.value / tau if tau else math.nan for estimate, tau in zip(means, targets, strict=True)]
     columns = {
@@ -290,6 +361,13 @@ def _table(dimension: str, names: list[str], targets: list[float], means: list[E
         "high": [estimate.interval[1] for estimate in means],
         "ratio": ratios,
         "p_value": p_values,
-        "verdict": ["unknown" if math.isnan(p) else "agrees" if p >= LEVEL else "differs" for p in p_values],
+        "verdict": [_verdict(p_value) for p_value in p_values],
     }
     return xr.Dataset({name: (dimension, values) for name, values in columns.items()}, {dimension: names})
+
+
+def _verdict(p_value: float) -> str:
+    """Return "agrees" or "differs", by the p-value of a difference from τ, or "unknown" if it's NaN."""
+    if math.isnan(p_value):
+        return "unknown"
+    return "agrees" if p_value >= LEVEL else "differs"

@@ -17,9 +17,19 @@ Array = NDArray[np.float64]
 
 
 def near_zero(weights: ArrayLike, width: float) -> Array:
-    """The share of parameters closer than `width` to 0: (..., parameters) becomes (...).
+    """Return the fraction of parameters closer than `width` to 0.
 
-    For a part of a run, `near_zero(run.weights("hidden"), 0.1)` is chain x record.
+    Parameters
+    ----------
+    weights
+        Values, (..., parameters), such as `run.weights("hidden")`, (chain, record, parameters).
+    width
+        Distance from 0.
+
+    Returns
+    -------
+    ndarray
+        Fractions, (...).
     """
     values, width = np.asarray(weights), real("width", width, POSITIVE)
     if not values.ndim or not values.shape[-1]:
@@ -28,17 +38,29 @@ def near_zero(weights: ArrayLike, width: float) -> Array:
 
 
 def distributions(source: Run | Iterable[Mapping[str, Any]], edges: Sequence[float] | Array) -> xr.Dataset:
-    """How the values of every weight and bias tensor are distributed over time, as densities along `bin`.
+    """Return the distribution of the values of every weight and bias tensor over time, as densities.
 
-    `source` is a run that was trained with `weights=True` (chain x record x bin for each tensor, called
-    `layer1.weight`, `layer1.bias`, ...), or state dicts of a torch model such as a `Samples` (state x bin).
-    `edges` are those of the bins, rising; `bin` has their centres. A density counts values outside the edges
-    too, so that what it integrates to is the share within; it is NaN where a chain has diverged.
+    Parameters
+    ----------
+    source
+        A run trained with `weights=True`, or state dicts of a torch model, such as a `Samples`.
+    edges
+        Edges of the bins, rising.
+
+    Returns
+    -------
+    Dataset
+        A density for each tensor, named `layer1.weight`, `layer1.bias`, ... for a run: (chain, record, bin)
+        of a run, (state, bin) of state dicts. `bin` has the centres of the bins. Values outside the edges
+        count, so a density integrates to the fraction within. NaN where a chain has diverged.
     """
     borders = np.asarray(edges, np.float64)
     if borders.ndim != 1 or len(borders) < 2 or not (np.diff(borders) > 0).all():
         raise ValueError(f"edges must be at least two rising numbers, got {edges!r}")
-    tensors, coordinates = _of_run(source) if isinstance(source, Run) else _of_states(source)
+    if isinstance(source, Run):
+        tensors, coordinates = _tensors_of_run(source)
+    else:
+        tensors, coordinates = _tensors_of_states(source)
     coordinates["bin"] = (borders[1:] + borders[:-1]) / 2
     lead = [name for name in ("chain", "record", "state") if name in coordinates]
     densities = {name: ((*lead, "bin"), _densities(values, borders)) for name, values in tensors.items()}
@@ -46,11 +68,24 @@ def distributions(source: Run | Iterable[Mapping[str, Any]], edges: Sequence[flo
 
 
 def roughness(run: Run, low: float, high: float, points: int = 50) -> Array:
-    """The mean norm of the gradient of the predicted probability over a square of the plane, by chain.
+    """Return each chain's mean gradient norm of the predicted probability over a square of the plane.
 
-    Over a grid of points x points inputs from `low` to `high` on each axis, in the units of the data. At each
-    of them by central differences of the float64 network over 1e-6 of the square: exact to 1e-8 or so, but
-    where a kink of ReLU lies between. Of several classes, the norm is over all their probabilities.
+    Gradients are central differences of the float64 network over 1e-6 of the square: exact to about 1e-8,
+    except across a kink of ReLU. For several classes, the norm is over all their probabilities.
+
+    Parameters
+    ----------
+    run
+        A run of a classifier with two inputs.
+    low, high
+        Ends of the square on both axes, in the units of the data.
+    points
+        Grid points along each axis.
+
+    Returns
+    -------
+    ndarray
+        Mean norms, (chain,).
     """
     check_run(run)
     if run.problem.inputs != 2 or not TASKS[run.problem.task].classes:
@@ -65,7 +100,7 @@ def roughness(run: Run, low: float, high: float, points: int = 50) -> Array:
 
 
 def plane(low: float, high: float, points: int) -> Array:
-    """A grid of points x points inputs on the square from `low` to `high`, (points², 2)."""
+    """Return a grid of points x points inputs on the square from `low` to `high`, (points², 2)."""
     low, high = real("low", low), real("high", high)
     if low >= high:
         raise ValueError(f"low must be below high, got {low} and {high}")
@@ -73,7 +108,8 @@ def plane(low: float, high: float, points: int) -> Array:
     return np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
 
 
-def _of_run(run: Run) -> tuple[dict[str, Array], dict[str, Any]]:
+def _tensors_of_run(run: Run) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the recorded weights and biases by name, (chain, record, elements), and their coordinates."""
     weights = run.weights()
     layers = run.plan.layers
     names = [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
@@ -83,7 +119,8 @@ def _of_run(run: Run) -> tuple[dict[str, Array], dict[str, Any]]:
     return tensors, {"chain": weights["chain"].values, **records}
 
 
-def _of_states(states: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Array], dict[str, Any]]:
+def _tensors_of_states(states: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the floating-point tensors of state dicts by name, (state, elements), and their coordinates."""
     collected: dict[str, list[Array]] = {}
     for state in states:
         for name, value in state.items():
@@ -96,10 +133,10 @@ def _of_states(states: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Array], d
 
 
 def _densities(values: Array, edges: Array) -> Array:
-    """Histograms along the last axis, per value and width of a bin."""
+    """Return histograms along the last axis as densities, (..., bins); NaN where a value isn't finite."""
     flat = values.reshape(-1, values.shape[-1]).astype(np.float64)
     densities = np.full((len(flat), len(edges) - 1), np.nan)
-    for place, row in enumerate(flat):
+    for index, row in enumerate(flat):
         if np.isfinite(row).all():
-            densities[place] = np.histogram(row, edges)[0] / (len(row) * np.diff(edges))
+            densities[index] = np.histogram(row, edges)[0] / (len(row) * np.diff(edges))
     return densities.reshape(*values.shape[:-1], -1)

@@ -1,4 +1,4 @@
-"""What the classifier and the regressor share: parameters, training, averages over the samples."""
+"""Common base of the classifier and the regressor: parameters, training, averages over samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -18,17 +17,18 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from heatbath._internal.checks import NON_NEGATIVE, POSITIVE, Interval, real, whole
+from heatbath._internal.checks import POSITIVE, Interval, real, whole
 from heatbath._internal.warnings import UnforeseenDataWarning, warn
 from heatbath.datasets import Problem
-from heatbath.datasets.problem import Floats, standard
+from heatbath.datasets.problem import Floats
 from heatbath.datasets.tables import TableEncoder
 from heatbath.datasets.tables.encoder import as_frame
-from heatbath.datasets.tasks import TASKS, Task
+from heatbath.datasets.tasks import TASKS
 from heatbath.diagnostics.drift import SETTLED
 from heatbath.diagnostics.statistics import BlockAverage, Estimate
 from heatbath.estimators import files
-from heatbath.estimators.online import Past, frictions, is_far
+from heatbath.estimators.examples import FitExamples, Rows, Scales, check_weights
+from heatbath.estimators.online import OnlineHistory, frictions, is_far
 from heatbath.methods.partition import Partition
 from heatbath.methods.posterior import Posterior, Prior
 from heatbath.models.dense import MLP
@@ -39,43 +39,28 @@ from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run
 from heatbath.training import defaults
 from heatbath.training.budget import FEWEST_CHAINS, HIDDEN, RECORDS, SAMPLES, Size, given_size, in_second_half
-from heatbath.training.train import Manner, train
+from heatbath.training.early_stopping import Patience, continue_run
+from heatbath.training.train import Execution, train
 
-TINY = 1e-12  # of a probability: a loss is finite
+TINY = 1e-12  # smallest probability in a loss, which keeps it finite
 WINDOW = 10_000  # examples that partial_fit remembers
-LEAST = 2  # steps of partial_fit for each sample, at least
-FEWEST, MOST = 200, 20_000  # steps of a method of the user's own where none are given: one for each example
+LEAST = 2  # fewest steps of partial_fit per sample
+FEWEST, MOST = 200, 20_000  # bounds on the default steps of a user's method, one for each example
+NO_ROWS = np.arange(0)
 
 
-class FitExamples(NamedTuple):
-    """What is learned from: inputs, targets (examples, columns) and weights, what the targets mean, and their
-    names; and the table that the inputs are made of, if they are encoded."""
+class Round(NamedTuple):
+    """A stretch of training: its steps, the samples in it, the steps between samples, and its records."""
 
-    X: Floats
-    Y: Floats
-    weights: Floats
-    task: Task
-    targets: Sequence[str]
-    table: Any = None
-
-    def at(self, rows: NDArray[np.int64] | slice) -> FitExamples:
-        """Some of them."""
-        return self._replace(X=self.X[rows], Y=self.Y[rows], weights=self.weights[rows])
-
-    def after(self, old: Problem, count: int) -> FitExamples:
-        """The latest training examples of a problem, so many, and then these."""
-        rows = slice(old.X_train.shape[1] - count, None)
-        weights = np.ones(count) if old.weights_train is None else old.weights_train[0, rows]
-        return self._replace(
-            X=np.concatenate([old.X_train[0, rows] * old.scale + old.shift, self.X]),
-            Y=np.concatenate([old.Y_train[0, rows] * old.target_scale + old.target_shift, self.Y]),
-            weights=np.concatenate([weights, self.weights]),
-        )
+    steps: int
+    samples: int
+    thin: int
+    record: int
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Thermodynamic(BaseEstimator):  # type: ignore[misc]
-    """What both estimators have: parameters, training and averages. Each says what its parameters mean."""
+    """Base of both estimators: parameters, training and predictions. Their docstrings describe parameters."""
 
     hidden: Sequence[int] = HIDDEN
     activation: Literal["relu", "tanh", "identity"] = "relu"
@@ -99,248 +84,109 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     threads: int | None = None
     verbose: bool = False
 
+    _posterior_parameters: ClassVar[tuple[str, ...]] = ("prior", "temperature")
+
+    # Using a fitted estimator
+
+    def sample_posterior(self, X: ArrayLike) -> Floats:
+        """Return the output of every sampled network, in the units of the data, without the data's noise.
+
+        Parameters
+        ----------
+        X
+            Features, (examples, features).
+
+        Returns
+        -------
+        ndarray
+            Outputs, (networks, examples, outputs): the values of a regression, the probability of the second
+            of two classes, or of each of several. Their mean is what `predict` or `predict_proba` returns.
+        """
+        X = self._inputs(X)
+        outputs = self.run_.outputs(X, samples=True)[self.run_.died < 0, -self.samples :]
+        return np.asarray(outputs.reshape(-1, *outputs.shape[2:]))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator and its run to a file without pickle; `load` reads it.
+
+        A `random_state` that isn't a number is left out.
+        """
+        check_is_fitted(self)
+        files.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Return the fitted estimator in a file that `save` wrote. Nothing in the file is executed."""
+        return files.load(cls, path)
+
     @property
-    def _continues(self) -> bool:
-        return bool(self.warm_start) and hasattr(self, "run_")
+    def prequential_loss_(self) -> Estimate:
+        """The loss of examples before `partial_fit` learned them: mean over calls, with its standard error.
+
+        The loss is -log of the probability of the class, the squared error in units of the targets' variance,
+        or -log of the probability of a count without its constant.
+        """
+        check_is_fitted(self)
+        return self._past.losses.estimate() if hasattr(self, "_past") else BlockAverage().estimate()
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "run_")
 
-    def _check_partial(self) -> None:
-        if self.early_stopping:
-            raise ValueError("partial_fit makes all its steps: set early_stopping=False, or call fit")
+    def _prediction(self, X: ArrayLike) -> Prediction[Floats]:
+        """Return the average prediction of the latest samples."""
+        X = self._inputs(X)
+        return self.run_.predict(X, over="samples", latest=self.samples)
 
-    def _checked(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool, **options: Any
-    ) -> tuple[Floats, NDArray[Any], Floats]:
-        """The examples and their weights, checked by scikit-learn."""
-        if self.encode:
-            table = as_frame(X)
-            weights = np.asarray(_check_sample_weight(sample_weight, table, dtype=np.float64))
-            if reset:
-                check_weights(weights)
-                self.encoder_ = TableEncoder().fit(table[weights > 0])
-                validate_data(self, X, reset=True, skip_check_array=True)
-            inputs, targets = check_X_y(self.encoder_.transform(X), y, dtype=np.float64, **options)
-            return inputs, targets, weights
-        inputs, targets = validate_data(self, X, y, reset=reset, dtype=np.float64, **options)
-        return inputs, targets, np.asarray(_check_sample_weight(sample_weight, inputs, dtype=np.float64))
+    # Checking data and parameters
+
+    @property
+    def _continues(self) -> bool:
+        """True if `fit` continues the run of the last fit."""
+        return bool(self.warm_start) and hasattr(self, "run_")
 
     def _inputs(self, X: ArrayLike) -> Floats:
-        """New examples, encoded or checked."""
+        """Return the features of new examples as numbers: encoded, or checked by scikit-learn."""
         check_is_fitted(self)
         if self.encode:
             return self.encoder_.transform(X)
         return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
 
-    def _sample(
-        self, examples: FitExamples, continues: bool, early_stopping: bool, partial: bool = False
-    ) -> Self:
-        """Train from the start, or continue where the run stands, on examples; `partial` on these and those
-        before them that are in the window."""
-        check_weights(examples.weights)
-        before = self.run_ if continues else None
-        seed = _seed(self.random_state)
-        kept = np.flatnonzero(examples.weights > 0)
-        if partial:
-            return self._go_on(examples.at(kept), before, seed)
-        self.__dict__.pop("_past", None)
-        aside = kept[:0]
-        if early_stopping:
-            share = real("validation_fraction", self.validation_fraction, Interval(0.0, 1.0, open=True))
-            classes = examples.Y[kept, 0] if TASKS[examples.task].classes else None
-            kept, aside = train_test_split(kept, test_size=share, random_state=seed, stratify=classes)
-            if self.encode and before is None:
-                examples = self._encoded_by(examples, kept)
-        problem = self._problem(examples, [kept, aside], before)
-        self._keep(self._run(problem, seed, before, early_stopping))
-        return self
+    def _checked(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool, **options: Any
+    ) -> tuple[Floats, NDArray[Any], Floats]:
+        """Return features, targets and weights of examples, checked by scikit-learn.
 
-    def _encoded_by(self, examples: FitExamples, rows: NDArray[np.int64]) -> FitExamples:
-        """Encoded by what the columns of these rows are: those that judge have no part in it."""
-        self.encoder_ = TableEncoder().fit(as_frame(examples.table).iloc[np.sort(rows)])
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UnforeseenDataWarning
-            )  # what only the others have is what they are for
-            return examples._replace(X=self.encoder_.transform(examples.table))
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        reset
+            True in a first fit: store the names and the number of features, and fit the encoder.
+        options
+            Further options of scikit-learn's `check_X_y`.
+        """
+        if not self.encode:
+            inputs, targets = validate_data(self, X, y, reset=reset, dtype=np.float64, **options)
+            return inputs, targets, np.asarray(_check_sample_weight(sample_weight, inputs, dtype=np.float64))
 
-    def _go_on(self, examples: FitExamples, before: Run | None, seed: int) -> Self:
-        """Judge the networks by new examples, and then learn from the latest of all."""
-        most, size = whole("window", self.window, low=1), len(examples.X)
-        past = self._past if before is not None and hasattr(self, "_past") else Past()
-        drift, count = None, 0
-        if before is not None:
-            count = before.problem.X_train.shape[1]
-            past.begun = past.begun or count  # those of a fit, or of a file
-            drift = past.judge(self._losses(before, examples.X, examples.Y), examples.weights)
-            latest = sum(list(past.sizes)[-drift.since + 1 :]) if drift and drift.since > 1 else 0
-            kept = past.still(count) if drift is None else min(latest, count)
-            examples = examples.after(before.problem, kept)
-        examples = examples.at(slice(-most, None))
-        total = len(examples.X)
-        every = [np.arange(total), np.arange(0)]
-        problem = self._problem(examples, every, before)
-        if before is not None and is_far(problem, bool(self.scale)):
-            problem = self._problem(examples, every, None)
-        grown = total >= 2 * past.begun or drift is not None
-        try:
-            if before is not None and grown and self.method is None:
-                run = self._begin_anew(problem, seed, before)
-            else:
-                run = self._run(problem, seed, before, early_stopping=False, share=min(1.0, size / total))
-        except FloatingPointError:  # the networks are too far from what there is now: others begin
-            if before is None:
-                raise
-            problem = self._problem(examples, every, None)
-            run, grown = self._run(problem, seed, None, early_stopping=False), True
-        past.begun = total if before is None or grown else past.begun
-        past.count(size, drift)
-        settled = before is not None and not grown and abs(total - count) < SETTLED * total
-        drift = past.feel(frictions(run), settled) if drift is None else drift
-        self._past: Past = past
-        self._keep(run)
-        if drift is not None:
-            warn(drift)
-        return self
+        table = as_frame(X)
+        weights = np.asarray(_check_sample_weight(sample_weight, table, dtype=np.float64))
+        if reset:
+            check_weights(weights)
+            self.encoder_ = TableEncoder().fit(table[weights > 0])
+            validate_data(self, X, reset=True, skip_check_array=True)
+        inputs, targets = check_X_y(self.encoder_.transform(X), y, dtype=np.float64, **options)
+        return inputs, targets, weights
 
-    @property
-    def prequential_loss_(self) -> Estimate:
-        """The mean over calls of `partial_fit` of the loss of their examples before they were learned, and
-        its standard error: -log of the probability of the class, the squared error in units of the targets'
-        variance, or of a count -log of its probability, but for a constant."""
-        check_is_fitted(self)
-        return self._past.losses.estimate() if hasattr(self, "_past") else BlockAverage().estimate()
+    def _check_partial(self) -> None:
+        """Refuse early stopping in `partial_fit`."""
+        if self.early_stopping:
+            raise ValueError("partial_fit makes all its steps: set early_stopping=False, or call fit")
 
-    def _losses(self, run: Run, X: Floats, Y: Floats) -> Floats:
-        """The loss of each example by what the samples say together."""
-        said = run.predict(X, over="samples", latest=self.samples).mean
-        if run.problem.task == "regression":
-            return np.asarray(np.square((Y - said) / run.problem.target_scale).mean(axis=1))
-        if run.problem.task == "counts":
-            return np.asarray((said - Y * np.log(np.maximum(said, TINY))).sum(axis=1))
-        if run.problem.task == "binary":
-            said = np.hstack([1 - said, said])
-        return np.asarray(-np.log(np.maximum(said[np.arange(len(Y)), Y[:, 0].astype(int)], TINY)))
-
-    def _begin_anew(self, problem: Problem, seed: int, before: Run) -> Run:
-        """A run from where the networks are, with a stepsize and a prior of what there is by now."""
-        network = MLP(self.hidden, self.activation)
-        self._check_same(before, network)
-        arguments = self._arguments(problem)
-        alive = replace_examples(before, problem, arguments["batch"]).theta[before.died < 0]
-        arguments["chains"], arguments["warm"] = before.plan.chains, 0
-        start = np.resize(alive, before.theta.shape)
-        progress = _tell if self.verbose else None
-        return train(
-            problem, network, **arguments, seed=seed, start=start, threads=self._threads(), progress=progress
-        )
-
-    def _keep(self, run: Run) -> None:
-        """What there is after a run."""
-        self.run_: Run = run
-        self.n_iter_ = run.step
-        self.loss_curve_ = run.loss("train").mean("chain").values.tolist()
-
-    def _problem(self, examples: FitExamples, parts: list[NDArray[np.int64]], before: Run | None) -> Problem:
-        """The rows for training and validation, scaled as before, or by those for training."""
-        X, Y, weights, task, targets, _ = examples
-        weighted = [None if (weights[rows] == 1).all() else weights[None, rows] for rows in parts]
-        if before is not None:
-            old = before.problem
-            scales = (old.shift, old.scale, old.target_shift, old.target_scale)
-        else:
-            w = None if weighted[0] is None else weighted[0][0]
-            scales = (
-                *standard(X[parts[0]], w, bool(self.scale)),
-                *standard(Y[parts[0]], w, task == "regression"),
-            )
-        X, Y = (X - scales[0]) / scales[1], (Y - scales[2]) / scales[3]
-        (X_train, Y_train), (X_test, Y_test) = ((X[None, rows], Y[None, rows]) for rows in parts)
-        encoder = self.encoder_ if self.encode else None
-        given = getattr(self, "feature_names_in_", ()) if encoder is None else encoder.get_feature_names_out()
-        names = [str(name) for name in given]
-        if len(set(names)) < X.shape[1]:
-            names = [f"x{i}" for i in range(1, X.shape[1] + 1)]
-        return Problem(
-            "data", task, X_train, Y_train, X_test, Y_test, tuple(names), tuple(targets), *scales,
-            weights_train=weighted[0], weights_test=weighted[1], encoder=encoder,
-        )  # fmt: skip
-
-    def _run(
-        self, problem: Problem, seed: int, before: Run | None, early_stopping: bool, share: float = 1.0
-    ) -> Run:
-        """The run after its steps (or fewer), with its samples. Of steps that are not given it makes a share,
-        and goes on with the method as it is."""
-        network, arguments = MLP(self.hidden, self.activation), self._arguments(problem)
-        manner: Manner = {"threads": self._threads(), "progress": _tell if self.verbose else None}
-        if before is None and not early_stopping:
-            return train(problem, network, **arguments, seed=seed, **manner)
-        method = arguments["partition"]
-        if early_stopping and method.finds_prior:
-            method = method.at_prior(defaults.UNSOUGHT)
-        steps: int = arguments.get("budget", arguments["steps"])  # type: ignore[assignment]
-        if share < 1 and self.steps is None:
-            steps = max(LEAST * whole("samples", self.samples, low=1), int(steps * share))
-        samples, thin = in_second_half(steps, arguments["samples"])
-        stride, count = (thin, 1) if early_stopping else (steps, samples)
-        record = 1 if early_stopping else RECORDS
-        if before is None:
-            run = train(
-                problem, network, method, stride, arguments["batch"], arguments["chains"],
-                seed=seed, record=record, samples=count, thin=thin, warm=arguments["warm"],
-                momenta=arguments["momenta"], **manner,
-            )  # fmt: skip
-        else:
-            self._check_same(before, network)
-            if share < 1 and self.method is None:
-                assert isinstance(before.partition, Partition)
-                method = grid.latest_coefficients(before.partition)
-            if method.finds_stepsize:
-                method = method.at_stepsize(before.plan.points[0].partition.h)
-            former = before.plan.points[0].partition.posterior
-            if method.finds_prior and former is not None:
-                method = method.at_prior(former.prior)
-            moved = before.on_other_examples(problem, stride, count, thin, arguments["batch"])
-            run = moved.resume(stride, method, record=record, **manner)
-        end = run.step - stride + steps
-        first = len(run.data["step"]) - 1
-        while early_stopping and run.finished and run.step < end and not self._stalled(run, first):
-            run = run.resume(min(stride, end - run.step), record=1, **manner)
-        return run
-
-    def _arguments(self, problem: Problem) -> defaults.Arguments:
-        """Those of `train`: for the method given, or those that suit the data."""
-        given = {"steps": self.steps, "batch": self.batch, "chains": self.chains}
-        refine = real("refine", self.refine, POSITIVE)
-        if self.method is None:
-            network = MLP(self.hidden, self.activation)
-            posterior = self._posterior()
-            return defaults.arguments(
-                problem, network, posterior, refine=refine, samples=self.samples, **given
-            )
-        self._check_method()
-        rows = problem.X_train.shape[1]
-        size = Size(FEWEST_CHAINS, min(32, rows), max(1, int(min(max(rows, FEWEST), MOST) * refine)))
-        size = given_size(size, rows, **given)
-        samples, thin = in_second_half(size.steps, whole("samples", self.samples, low=1))
-        return {
-            "partition": self.method, "steps": size.steps, "batch": size.batch, "chains": size.chains,
-            "samples": samples, "thin": thin, "record": RECORDS, "momenta": "zero", "warm": 0,
-        }  # fmt: skip
-
-    def _stalled(self, run: Run, first: int) -> bool:
-        """Whether the validation loss, from record `first` on, has stopped falling."""
-        tol = real("tol", self.tol, NON_NEGATIVE)
-        patience = whole("n_iter_no_change", self.n_iter_no_change, low=1)
-        losses = run.loss("test").mean("chain").values[first:]
-        best = np.minimum.accumulate(losses)
-        falls = [0, *(i for i, (old, new) in enumerate(pairwise(best), start=1) if new < old - tol)]
-        return len(losses) - 1 - falls[-1] >= patience
-
-    def _check_same(self, before: Run, network: MLP) -> None:
-        chains = before.plan.chains if self.chains is None else self.chains
-        new, old = (network, chains), (before.network, before.plan.chains)
+    def _check_same(self, former: Run) -> None:
+        """Refuse to continue a run with another network, or another number of chains."""
+        chains = former.plan.chains if self.chains is None else self.chains
+        new, old = (self._network(), chains), (former.network, former.plan.chains)
         if new != old:
             raise ValueError(
                 f"a run continues with its network and chains, {old[0]!r} and {old[1]}; got {new[0]!r} "
@@ -348,58 +194,316 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             )
 
     def _check_method(self) -> None:
-        """Refuse a method that is none, and what is said of a posterior beside that of the method."""
+        """Refuse a method that isn't a partition, and parameters of a posterior beside a method."""
         if not isinstance(self.method, Partition):
             raise TypeError(f"method must be a Partition such as AdLaLa(), or None; got {self.method!r}")
-        usual = {field.name: field.default for field in fields(self)}
-        if own := [name for name in self._of_posterior if getattr(self, name) != usual[name]]:
+        default = {field.name: field.default for field in fields(self)}
+        changed = [name for name in self._posterior_parameters if getattr(self, name) != default[name]]
+        if changed:
             raise ValueError(
-                f"{', '.join(own)}: a method of your own has its own posterior, such as "
+                f"{', '.join(changed)}: a method of your own has its own posterior, such as "
                 "method=LaLa(h=0.2, gamma=1.0, posterior=Posterior(prior=0.5)); leave them out"
             )
 
-    _of_posterior: ClassVar[tuple[str, ...]] = ("prior", "temperature")
+    # What to train, and how
+
+    def _network(self) -> MLP:
+        """Return the network."""
+        return MLP(self.hidden, self.activation)
 
     def _posterior(self) -> Posterior:
+        """Return the posterior of the default method."""
         return defaults.posterior_of(self.prior, temperature=self.temperature)
 
+    def _execution(self) -> Execution:
+        """Return the options of `train` that don't change results."""
+        return {"threads": self._threads(), "progress": _print_progress if self.verbose else None}
+
     def _threads(self) -> int | None:
+        """Return the number of threads: one within joblib's parallel calls, unless the user has set it."""
         if self.threads is not None or "HEATBATH_THREADS" in os.environ:
             return self.threads
         backend, _ = get_active_backend()
         return 1 if backend.nesting_level else None
 
-    def sample_posterior(self, X: ArrayLike) -> Floats:
-        """What every sampled network says of X, (networks, examples, outputs), in the units of the data.
+    def _arguments(self, problem: Problem) -> defaults.Arguments:
+        """Return the arguments of `train` for a problem.
 
-        The outputs are the values of a regression, the probability of the second of two classes, or of each
-        of several. Their mean is what `predict` or `predict_proba` has; the noise of the data is not in them.
+        They are the defaults for its size, with Langevin dynamics, or those for the user's method. The
+        estimator's numbers of steps, chains and examples replace the defaults.
         """
-        X = self._inputs(X)
-        said = self.run_.outputs(X, samples=True)[self.run_.died < 0, -self.samples :]
-        return np.asarray(said.reshape(-1, *said.shape[2:]))
+        numbers = {"steps": self.steps, "batch": self.batch, "chains": self.chains}
+        refine = real("refine", self.refine, POSITIVE)
+        if self.method is None:
+            return defaults.arguments(
+                problem, self._network(), self._posterior(), refine=refine, samples=self.samples, **numbers
+            )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a file, with its run, without pickle: `load` reads it.
+        self._check_method()
+        rows = problem.X_train.shape[1]
+        steps = max(1, int(min(max(rows, FEWEST), MOST) * refine))
+        size = given_size(Size(FEWEST_CHAINS, min(32, rows), steps), rows, **numbers)
+        samples, thin = in_second_half(size.steps, whole("samples", self.samples, low=1))
+        return {
+            "partition": self.method, "steps": size.steps, "batch": size.batch, "chains": size.chains,
+            "samples": samples, "thin": thin, "record": RECORDS, "momenta": "zero", "warm": 0,
+        }  # fmt: skip
 
-        A `random_state` that is not a number is left out.
+    def _problem(
+        self, examples: FitExamples, training: Rows, validation: Rows, former: Run | None
+    ) -> Problem:
+        """Return the problem of some rows for training and validation.
+
+        It is scaled as the problem of the former run or, without one, by the rows for training.
         """
-        check_is_fitted(self)
-        files.save(self, path)
+        scales = examples.scales(training, bool(self.scale)) if former is None else Scales.of(former.problem)
+        encoder = self.encoder_ if self.encode else None
+        features = getattr(self, "feature_names_in_", ())
+        if encoder is not None:
+            features = encoder.get_feature_names_out()
+        names = [str(name) for name in features]
+        count = examples.X.shape[1]
+        if len(set(names)) < count:  # no names, or repeated ones
+            names = [f"x{i}" for i in range(1, count + 1)]
+        return examples.problem(training, validation, scales, names, encoder)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The fitted estimator in a file that `save` wrote. Nothing in the file is executed."""
-        return files.load(cls, path)
+    # Fitting
 
-    def _prediction(self, X: ArrayLike) -> Prediction[Floats]:
-        """What the latest samples say together."""
-        X = self._inputs(X)
-        return self.run_.predict(X, over="samples", latest=self.samples)
+    def _fit_examples(
+        self, examples: FitExamples, continues: bool, early_stopping: bool, partial: bool = False
+    ) -> Self:
+        """Train on examples, and store the run.
+
+        Parameters
+        ----------
+        examples
+            All examples; those of weight 0 are left out.
+        continues
+            True to continue the run of the last fit.
+        early_stopping
+            True to set validation examples aside and stop when their loss no longer falls.
+        partial
+            True for `partial_fit`: earlier examples in the window count, too.
+        """
+        check_weights(examples.weights)
+        former = self.run_ if continues else None
+        seed = _seed(self.random_state)
+        training = np.flatnonzero(examples.weights > 0)
+        if partial:
+            return self._fit_online(examples.at(training), former, seed)
+
+        self.__dict__.pop("_past", None)
+        validation = NO_ROWS
+        if early_stopping:
+            share = real("validation_fraction", self.validation_fraction, Interval(0.0, 1.0, open=True))
+            classes = examples.Y[training, 0] if TASKS[examples.task].classes else None
+            training, validation = train_test_split(
+                training, test_size=share, random_state=seed, stratify=classes
+            )
+            if self.encode and former is None:
+                examples = self._encoded_by(examples, training)
+        problem = self._problem(examples, training, validation, former)
+        self._store_run(self._run(problem, seed, former, early_stopping))
+        return self
+
+    def _encoded_by(self, examples: FitExamples, rows: Rows) -> FitExamples:
+        """Fit the encoder to some rows, and return all examples encoded by it.
+
+        Validation examples must not influence the encoding.
+        """
+        self.encoder_ = TableEncoder().fit(as_frame(examples.table).iloc[np.sort(rows)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnforeseenDataWarning)  # other rows may have unforeseen values
+            return examples._replace(X=self.encoder_.transform(examples.table))
+
+    def _fit_online(self, examples: FitExamples, former: Run | None, seed: int) -> Self:
+        """Measure the loss of new examples, then learn from the latest examples of all calls.
+
+        Parameters
+        ----------
+        examples
+            The new examples.
+        former
+            The run to continue; None in the first call.
+        seed
+            Seed of a run that starts.
+        """
+        window, new_count = whole("window", self.window, low=1), len(examples.X)
+        past = self._past if former is not None and hasattr(self, "_past") else OnlineHistory()
+        drift, former_count = None, 0
+        if former is not None:
+            former_count = former.problem.X_train.shape[1]
+            past.examples_at_start = past.examples_at_start or former_count  # of a fit, or of a file
+            drift = past.add_losses(self._losses(former, examples.X, examples.Y), examples.weights)
+            examples = examples.after(former.problem, past.valid_examples(former_count, drift))
+        examples = examples.at(slice(-window, None))
+        total = len(examples.X)
+
+        has_grown = total >= 2 * past.examples_at_start or drift is not None
+        run, is_new = self._run_online(examples, former, seed, has_grown, min(1.0, new_count / total))
+        searches = has_grown or is_new
+        if former is None or searches:
+            past.examples_at_start = total
+        past.add_call(new_count, drift)
+        is_settled = former is not None and not searches and abs(total - former_count) < SETTLED * total
+        if drift is None:
+            drift = past.add_frictions(frictions(run), is_settled)
+        self._past: OnlineHistory = past
+        self._store_run(run)
+        if drift is not None:
+            warn(drift)
+        return self
+
+    def _run_online(
+        self, examples: FitExamples, former: Run | None, seed: int, has_grown: bool, share: float
+    ) -> tuple[Run, bool]:
+        """Train on the examples of the window, and return the run, and whether it had to start from scratch.
+
+        Parameters
+        ----------
+        examples
+            All examples in the window.
+        former
+            The run to continue, or None.
+        seed
+            Seed of a run that starts.
+        has_grown
+            True to search stepsize and prior again: there are many more examples, or other ones.
+        share
+            Share of the new examples in the window, which is that of the steps of a fit.
+        """
+        rows = np.arange(len(examples.X))
+        problem = self._problem(examples, rows, NO_ROWS, former)
+        if former is not None and is_far(problem, bool(self.scale)):
+            problem = self._problem(examples, rows, NO_ROWS, None)
+        try:
+            if former is not None and has_grown and self.method is None:
+                return self._search_again(problem, seed, former), False
+            return self._run(problem, seed, former, early_stopping=False, share=share), False
+        except FloatingPointError:  # networks of the former data may be too far from the present ones
+            if former is None:
+                raise
+            problem = self._problem(examples, rows, NO_ROWS, None)
+            return self._run(problem, seed, None, early_stopping=False), True
+
+    def _losses(self, run: Run, X: Floats, Y: Floats) -> Floats:
+        """Return the loss of the averaged prediction for each example, (examples,)."""
+        mean = run.predict(X, over="samples", latest=self.samples).mean
+        task = run.problem.task
+        if task == "regression":
+            return np.asarray(np.square((Y - mean) / run.problem.target_scale).mean(axis=1))
+        if task == "counts":
+            return np.asarray((mean - Y * np.log(np.maximum(mean, TINY))).sum(axis=1))
+        probabilities = np.hstack([1 - mean, mean]) if task == "binary" else mean
+        return np.asarray(-np.log(np.maximum(probabilities[np.arange(len(Y)), Y[:, 0].astype(int)], TINY)))
+
+    def _store_run(self, run: Run) -> None:
+        """Set the attributes of a fitted estimator."""
+        self.run_: Run = run
+        self.n_iter_ = run.step
+        self.loss_curve_ = run.loss("train").mean("chain").values.tolist()
+
+    # Training
+
+    def _search_again(self, problem: Problem, seed: int, former: Run) -> Run:
+        """Return a new run that starts from the former networks, and searches stepsize and prior again."""
+        self._check_same(former)
+        arguments = self._arguments(problem)
+        alive = replace_examples(former, problem, arguments["batch"]).theta[former.died < 0]
+        arguments["chains"], arguments["warm"] = former.plan.chains, 0
+        start = np.resize(alive, former.theta.shape)  # repeats networks in place of diverged ones
+        return train(problem, self._network(), **arguments, seed=seed, start=start, **self._execution())
+
+    def _run(
+        self, problem: Problem, seed: int, former: Run | None, early_stopping: bool, share: float = 1.0
+    ) -> Run:
+        """Train, and return the run with its samples.
+
+        Parameters
+        ----------
+        problem
+            The scaled examples.
+        seed
+            Seed of a run that starts.
+        former
+            The run to continue, or None to start.
+        early_stopping
+            True to look at the validation loss at every sample, and stop when it no longer falls.
+        share
+            Share of the default steps to make, with the coefficients that the former run has reached.
+        """
+        arguments = self._arguments(problem)
+        if former is None and not early_stopping:
+            return train(problem, self._network(), **arguments, seed=seed, **self._execution())
+
+        if early_stopping and arguments["partition"].finds_prior:
+            arguments["partition"] = arguments["partition"].at_prior(defaults.UNSOUGHT)
+        steps: int = arguments.get("budget", arguments["steps"])  # type: ignore[assignment]
+        if share < 1 and self.steps is None:
+            steps = max(LEAST * whole("samples", self.samples, low=1), int(steps * share))
+        samples, thin = in_second_half(steps, arguments["samples"])
+        stretch = Round(thin, 1, thin, 1) if early_stopping else Round(steps, samples, thin, RECORDS)
+
+        if former is None:
+            run = train(
+                problem, self._network(), arguments["partition"], stretch.steps, arguments["batch"],
+                arguments["chains"], seed=seed, record=stretch.record, samples=stretch.samples,
+                thin=stretch.thin, warm=arguments["warm"], momenta=arguments["momenta"], **self._execution(),
+            )  # fmt: skip
+        else:
+            run = self._continue_run(former, problem, arguments, stretch, share)
+        if not early_stopping:
+            return run
+        return self._run_until_stalled(run, run.step - thin + steps, thin)
+
+    def _continue_run(
+        self, former: Run, problem: Problem, arguments: defaults.Arguments, stretch: Round, share: float
+    ) -> Run:
+        """Continue a run on a problem for a stretch of training, and return it.
+
+        The stepsize and the prior stay those of the former run where the method leaves them to be searched.
+        With a `share` below 1, all coefficients of the default method stay where schedules have brought them.
+        """
+        self._check_same(former)
+        method = arguments["partition"]
+        if share < 1 and self.method is None:
+            assert isinstance(former.partition, Partition)
+            method = grid.latest_coefficients(former.partition)
+        point = former.plan.points[0].partition
+        if method.finds_stepsize:
+            method = method.at_stepsize(point.h)
+        if method.finds_prior and point.posterior is not None:
+            method = method.at_prior(point.posterior.prior)
+        moved = former.on_other_examples(
+            problem, stretch.steps, stretch.samples, stretch.thin, arguments["batch"]
+        )
+        return moved.resume(stretch.steps, method, record=stretch.record, **self._execution())
+
+    def _run_until_stalled(self, run: Run, end: int, stride: int) -> Run:
+        """Continue a run until its validation loss stops falling, or to step `end`, and return it.
+
+        The loss is checked every `stride` steps, when a sample is taken.
+        """
+        first_record = len(run.data["step"]) - 1
+
+        def missing_steps(run: Run) -> int:
+            if run.step >= end:
+                return 0
+            losses = run.loss("test").mean("chain").values[first_record:]
+            has_stalled = Patience(self.n_iter_no_change, self.tol).is_spent(losses)
+            return 0 if has_stalled else min(stride, end - run.step)
+
+        def extend(run: Run, steps: int) -> Run:
+            return run.resume(steps, record=1, **self._execution())
+
+        return continue_run(run, missing_steps, extend)
 
 
 def _seed(random_state: object) -> int:
-    """A seed: a whole number as it is, as `train` takes it; NumPy's global generator is not touched."""
+    """Return the seed of `train` for a random state of scikit-learn.
+
+    A whole number is the seed. NumPy's global generator isn't touched.
+    """
     if isinstance(random_state, Integral):
         check_random_state(random_state)  # refuses what scikit-learn refuses
         return int(random_state)
@@ -408,15 +512,7 @@ def _seed(random_state: object) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def check_weights(weights: Floats) -> None:
-    """Refuse weights below 0, and none above it."""
-    if (weights < 0).any() or not weights.any():
-        raise ValueError(
-            "weights (of samples times classes) must be >= 0, and positive for some examples; they are from "
-            f"{weights.min():g} to {weights.max():g}"
-        )
-
-
-def _tell(progress: Progress) -> None:
+def _print_progress(progress: Progress) -> None:
+    """Print the steps so far and the loss."""
     loss = f", loss {progress.loss:.4g}" if np.isfinite(progress.loss) else ""
     print(f"step {progress.step} of {progress.steps}{loss}")

@@ -1,6 +1,6 @@
-"""Fitted estimators in files: that of their run, with their settings as text. Nothing in it is executed.
+"""Files of fitted estimators: the file of the run, with the settings as text. Nothing in it is executed.
 
-What is loaded is what was saved, in value and in type; what cannot be restored so is refused in saving.
+Loading restores values and types exactly. Values that can't be restored are refused when saving.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from heatbath.runs.serialise import methods_from_plain, methods_to_plain
 if TYPE_CHECKING:
     from heatbath.estimators.base import Thermodynamic
 
-LEARNED = ("feature_names_in_", "classes_", "_shape")  # and all else is in the run
+LEARNED = ("feature_names_in_", "classes_", "_shape")  # fitted attributes that the run doesn't have
 PLAIN = (bool, int, float, str, type(None))
-LONGEST = 10_000  # characters of text in an array
+LONGEST = 10_000  # longest text in an array, in characters
 
 
 def save(estimator: Thermodynamic, path: str | os.PathLike[str]) -> None:
-    """Write the run and, as text in its attributes, the settings and what was learned of the data."""
+    """Write an estimator's run to a file, with its settings and fitted attributes as text."""
     settings = estimator.get_params(deep=False)
     if type(settings["random_state"]) not in PLAIN and not isinstance(settings["random_state"], np.generic):
         settings["random_state"] = None
@@ -41,28 +41,31 @@ def save(estimator: Thermodynamic, path: str | os.PathLike[str]) -> None:
 
 
 def load(kind: type[Thermodynamic], path: str | os.PathLike[str]) -> Thermodynamic:
-    """The estimator of this kind in a file that `save` wrote."""
+    """Return the estimator in a file that `save` wrote.
+
+    Parameters
+    ----------
+    kind
+        Class of the estimator.
+    path
+        The file.
+
+    Raises
+    ------
+    ValueError
+        If the file has a run only, an estimator of another class, or settings that don't fit its run.
+    """
     packed = file.read(path)
     if "estimator" not in packed.attrs:
         raise ValueError(f"{path} has a run, and no estimator: heatbath.load reads it")
+
     run = Run(*file.unpack(path, packed, None))
     try:
-        text = json.loads(packed.attrs["estimator"])
-        if text["kind"] != kind.__name__:
-            raise ValueError(f"it is a {text['kind']}, and this is {kind.__name__}.load")
-        known = {field.name for field in fields(kind)}
-        if unknown := sorted(set(text["settings"]) - known):
-            raise ValueError(f"there is no parameter {', '.join(unknown)}")
-        estimator = kind(**{name: _value(name, value) for name, value in text["settings"].items()})
-        learned = {name: _value(name, text["learned"][name]) for name in LEARNED if name in text["learned"]}
-        _check(learned, run)
-        if bool(estimator.encode) != (run.problem.encoder is not None):
-            raise ValueError(f"encode is {estimator.encode!r}, and its run has another encoder")
+        estimator = _rebuild(kind, json.loads(packed.attrs["estimator"]), run)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} is not an estimator that can be read: {error}") from error
-    for name, value in learned.items():
-        setattr(estimator, name, value)
-    estimator._keep(run)
+
+    estimator._store_run(run)
     estimator.n_features_in_ = run.problem.inputs
     if run.problem.encoder is not None:
         estimator.encoder_ = run.problem.encoder
@@ -70,35 +73,92 @@ def load(kind: type[Thermodynamic], path: str | os.PathLike[str]) -> Thermodynam
     return estimator
 
 
+def _rebuild(kind: type[Thermodynamic], text: dict[str, Any], run: Run) -> Thermodynamic:
+    """Return an estimator with its parameters and fitted attributes, without its run.
+
+    Parameters
+    ----------
+    kind
+        Class that the estimator must have.
+    text
+        Its class, parameters and fitted attributes, as `save` wrote them.
+    run
+        The run in the same file, whose data they must fit.
+    """
+    if text["kind"] != kind.__name__:
+        raise ValueError(f"it is a {text['kind']}, and this is {kind.__name__}.load")
+    parameters = {field.name for field in fields(kind)}
+    if unknown := sorted(set(text["settings"]) - parameters):
+        raise ValueError(f"there is no parameter {', '.join(unknown)}")
+    estimator = kind(**{name: _value(name, value) for name, value in text["settings"].items()})
+    learned = {name: _value(name, text["learned"][name]) for name in LEARNED if name in text["learned"]}
+    _check(learned, run)
+    if bool(estimator.encode) != (run.problem.encoder is not None):
+        raise ValueError(f"encode is {estimator.encode!r}, and its run has another encoder")
+    for name, value in learned.items():
+        setattr(estimator, name, value)
+    return estimator
+
+
 def _check(learned: dict[str, Any], run: Run) -> None:
-    """Refuse what was learned of other data than those of the run."""
+    """Raise ValueError if fitted attributes don't belong to the data of the run.
+
+    Parameters
+    ----------
+    learned
+        Fitted attributes by name, as the file has them.
+    run
+        The run in the same file.
+    """
     problem = run.problem
     if TASKS[problem.task].classes:
-        name, fits = "classes_", _are_classes(learned["classes_"], problem.targets)
+        name, is_valid = "classes_", _are_classes(learned["classes_"], problem.targets)
     else:
         shapes = [(1,), ()] if problem.outputs == 1 else [(problem.outputs,)]
-        name, fits = "_shape", learned["_shape"] in shapes
-    if fits and "feature_names_in_" in learned:
+        name, is_valid = "_shape", learned["_shape"] in shapes
+    if is_valid and "feature_names_in_" in learned:
         name = "feature_names_in_"
-        names = learned[name].tolist()  # where one comes twice, the run has others
-        fits = tuple(names) == problem.features or len(set(names)) < len(names) == problem.inputs
-        if problem.encoder is not None:
-            fits = names == list(problem.encoder.feature_names_in_)
-    if not fits:
+        is_valid = _are_features(learned[name].tolist(), run)
+    if not is_valid:
         raise ValueError(
             f"{name} is {learned[name]!r}, and its run is of {problem!r} with the targets "
             f"{', '.join(problem.targets)}"
         )
 
 
+def _are_features(names: list[Any], run: Run) -> bool:
+    """Return True if names are those of the features of a run, or of the columns of its table."""
+    problem = run.problem
+    if problem.encoder is not None:
+        return names == list(problem.encoder.feature_names_in_)
+    has_repeated_names = len(set(names)) < len(names)  # the run has other names then
+    return tuple(names) == problem.features or (has_repeated_names and len(names) == problem.inputs)
+
+
 def _are_classes(classes: Any, targets: tuple[str, ...]) -> bool:
-    """Whether these are different classes in order, and those of a run."""
+    """Return True if classes are distinct, sorted and named as the targets of a run."""
     in_order = isinstance(classes, np.ndarray) and np.array_equal(np.unique(classes), classes)
     return in_order and tuple(map(str, classes)) == targets
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A setting, or what was learned, as values of JSON; all but plain ones and lists say what they are."""
+    """Return a parameter or fitted attribute as values of JSON; `_value` restores it.
+
+    Plain values and lists stay as they are. Other values become a dict with one key for the type: "tuple",
+    "pairs" of a dict, "partition", "objects" of an array, or "array" with its type and shape.
+
+    Parameters
+    ----------
+    name
+        Name of the parameter, for errors.
+    value
+        Its value.
+
+    Raises
+    ------
+    TypeError
+        If the value has a type that can't be restored.
+    """
     kind = type(value)
     if kind in PLAIN:
         return value
@@ -121,12 +181,25 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _can_be_written(kind: np.dtype[Any]) -> bool:
-    """Whether values of an array are plain: numbers, but for those longer than Python's, and text."""
+    """Return True if arrays of a type can be stored: numbers up to 8 bytes, and text that isn't too long."""
     return (kind.kind in "biuf" and kind.itemsize <= 8) or (kind.kind == "U" and kind.itemsize <= 4 * LONGEST)
 
 
 def _value(name: str, plain: Any) -> Any:
-    """What `_plain` wrote."""
+    """Return the value that `_plain` has turned into values of JSON.
+
+    Parameters
+    ----------
+    name
+        Name of the parameter, for errors.
+    plain
+        The values of JSON.
+
+    Raises
+    ------
+    ValueError
+        If an array has a type other than numbers and text.
+    """
     if isinstance(plain, list):
         return [_value(name, item) for item in plain]
     if not isinstance(plain, dict):

@@ -1,4 +1,4 @@
-"""The regressor."""
+"""Regressor with the interface of scikit-learn."""
 
 from __future__ import annotations
 
@@ -12,85 +12,106 @@ from sklearn.base import RegressorMixin
 
 from heatbath._internal.checks import choice
 from heatbath.datasets.problem import Floats
-from heatbath.estimators.base import FitExamples, Thermodynamic
+from heatbath.estimators.base import Thermodynamic
+from heatbath.estimators.examples import FitExamples
 from heatbath.methods.posterior import Posterior
 from heatbath.prediction import Mixture
 from heatbath.training.defaults import posterior_of
 
-DEGREES = 4.0  # of freedom of Student's law
+DEGREES = 4.0  # degrees of freedom of Student's distribution
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[misc]
-    """One or several values, as the mean of many networks sampled from their posterior.
+    """Predict one or several values as the mean of many networks sampled from their posterior.
 
-    - `hidden`, `activation`: the sizes of the hidden layers and what follows each, as in `Dense`.
-    - `prior`: the standard deviation of the parameters before anything is known; "auto" finds that of each
-      layer, see `evidence` (with fewer than 360 steps it is 1, with early stopping 0.5); a number, one for
-      each layer, or "fan_in", see `Posterior`.
-    - `temperature`: 1 for the posterior, below it for a cold one.
-    - `refine`: how many times the usual work may be done, for those who would wait longer for better.
-    - `method`: a `Partition` of your own in place of Langevin dynamics that sample the posterior; its `prior`
-      and `temperature` are its own, too.
-    - `steps`: None for as many as it takes until the predictions have converged, up to some thousands (see
-      `heatbath.training.defaults`; `run_.found` tells). With a method of your own: one for each example,
-      but at least
-      200 and at most 20,000.
-    - `batch`: examples in a mini-batch, or all if there are fewer; None for all of them, as long as that is
-      affordable, and for 32 with a method of your own.
-    - `chains`, `samples`: predictions are averages over `samples` networks of each of `chains` chains, spread
-      over the second half of the steps (at most one a step); None for 8 chains, fewer for large tables, and
-      4 with a method of your own.
+    - `hidden`, `activation`: sizes of the hidden layers, and their activation function.
+    - `prior`: prior standard deviation of the parameters. "auto" finds one for each layer (1 in fits of fewer
+      than 360 steps, 0.5 with early stopping); a number, one for each layer, or "fan_in" fix it, see
+      `Posterior`.
+    - `temperature`: 1 samples the posterior, below 1 a cold posterior.
+    - `refine`: factor on the usual amount of work: larger takes longer and fits better.
+    - `method`: your own `Partition` instead of Langevin dynamics that sample the posterior. It has its own
+      `prior` and `temperature`.
+    - `steps`: None trains until the predictions have converged, up to a few thousand steps; `run_.found` has
+      the details. With your own method, None means one step per example, at least 200 and at most 20,000.
+    - `batch`: examples in a mini-batch, or all if there are fewer. None takes all examples where that is
+      affordable, and 32 with your own method.
+    - `chains`, `samples`: predictions average `samples` networks of each of `chains` chains, spread over the
+      second half of the steps (at most one per step). None for 8 chains, fewer for large tables, and 4 with
+      your own method.
     - `scale`: give every feature mean 0 and variance 1 over the training examples.
-    - `window`: how many of the latest examples `partial_fit` learns from, those of earlier calls among them.
-    - `encode`: take tables with columns of any kind: text, dates, truth values, missing cells. A
-      `TableEncoder` learns what they are, and is `encoder_` then.
-    - `early_stopping`: set `validation_fraction` of the examples aside and look at their loss, the mean over
-      the chains, every time a sample is taken, from the start on. Training ends when it has not fallen by
-      `tol` for `n_iter_no_change` looks; predictions average over the latest `samples` samples.
-    - `warm_start`: `fit` continues from where the last one ended, as `partial_fit` does.
-    - `random_state`: None for other numbers each time; a whole number is the `seed` of `train`.
-    - `threads`: None for HEATBATH_THREADS, or one within joblib's parallel calls, or all cores. It does not
-      change the results.
-    - `verbose`: print the steps and the loss on the way.
-    - `noise`: the standard deviation of the data around the truth, in their units, one for each target, or
-      "sampled", where it is found together with the networks; or "network", where it may be another at every
-      place, and the network says that, too (the prior "auto" is then 0.5).
-    - `likelihood`: "normal" noise; "student" for noise with outliers, of Student's law with 4 degrees of
-      freedom; "poisson" for counts, whole numbers from 0 on, which have no `noise` of their own.
+    - `window`: number of latest examples that `partial_fit` learns from, including those of earlier calls.
+    - `encode`: accept tables with columns of any kind: text, dates, truth values, missing cells. A
+      `TableEncoder` encodes them and becomes `encoder_`.
+    - `early_stopping`: set `validation_fraction` of the examples aside and check their loss, averaged over
+      chains, at every sample from the start. Training ends when it has not fallen by `tol` for
+      `n_iter_no_change` checks; predictions average the latest `samples` samples.
+    - `warm_start`: `fit` continues where the last fit ended, as `partial_fit` does.
+    - `random_state`: None for different results each time; a whole number is the `seed` of `train`.
+    - `threads`: None for HEATBATH_THREADS, or one within joblib's parallel calls, or all cores. Results don't
+      depend on it.
+    - `verbose`: print the steps and the loss during the fit.
+    - `noise`: standard deviation of the data around the true values, in their units, one for each target.
+      "sampled" finds it together with the networks. "network" lets it depend on the features: the network
+      predicts it, too (the prior "auto" is then 0.5).
+    - `likelihood`: "normal" noise; "student" for noise with outliers (Student's distribution with 4 degrees
+      of freedom); "poisson" for counts, whole numbers from 0, which have no `noise`.
 
-    The targets are scaled to mean 0 and variance 1 inside, but for counts. Sample weights say how often each
-    example counts, in the loss, in the scale of features and targets and in a posterior: 2 is as two of it, 0
-    leaves it out.
+    Targets are scaled to mean 0 and variance 1 internally, except counts. A sample weight is how often an
+    example counts, in the loss, in the scale of features and targets and in the posterior: weight 2 is the
+    same as two copies, weight 0 leaves it out.
 
-    Fitted, it has `n_features_in_`, `feature_names_in_` (of a table with names), `n_iter_`, the steps made,
-    `loss_curve_`, the training loss on the way as a mean over the chains, and `run_`, the `Run`.
+    Attributes of a fitted regressor: `n_features_in_`, `feature_names_in_` (of a table with names), `n_iter_`
+    (steps so far), `loss_curve_` (training loss over time, averaged over chains) and `run_` (the `Run`).
     """
 
     noise: float | Sequence[float] | Literal["sampled", "network"] = "sampled"
     likelihood: Literal["normal", "student", "poisson"] = "normal"
 
-    _of_posterior: ClassVar[tuple[str, ...]] = ("prior", "temperature", "noise")
+    _posterior_parameters: ClassVar[tuple[str, ...]] = ("prior", "temperature", "noise")
 
     def _posterior(self) -> Posterior:
+        """Return the posterior of the default method."""
         degrees = DEGREES if self.likelihood == "student" else None
         return posterior_of(self.prior, self.noise, self.temperature, degrees)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on X (examples, features) with the values y, (examples,) or (examples, targets)."""
+        """Train on examples, and return the regressor.
+
+        Parameters
+        ----------
+        X
+            Features, (examples, features).
+        y
+            Targets, (examples,) or (examples, targets).
+        sample_weight
+            How often each example counts, (examples,).
+        """
         return self._learn(X, y, sample_weight, self._continues, bool(self.early_stopping), fewest=2)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from more examples: continue on the latest `window` of these and all before, those of `fit`
-        among them.
+        """Learn from more examples: continue on the latest `window` examples of all calls, `fit` included.
 
-        Their posterior is sampled, with n as many as there are. Unless `steps` are given, a call makes the
-        share of the steps of a fit that its examples have in the window, and two for each sample at least.
-        Data are scaled anew when they have other means (by half a standard deviation) or spreads (by 1.5
-        times), and parameters change so that the networks say the same. When the window has twice the
-        examples with which stepsize and prior were found, both are found anew, from where the networks are.
-        `Drift` warns when the loss of examples before they are learned (`prequential_loss_`) has risen, and
-        all examples before that are forgotten.
+        The networks sample the posterior of the examples in the window.
+
+        - Steps: unless `steps` is given, a call makes the share of a fit's steps that its examples have in
+          the window, at least two per sample.
+        - Scales: data are scaled again when a mean has moved by half a standard deviation, or a standard
+          deviation by a factor of 1.5. The networks keep their predictions.
+        - Search: when the window has twice the examples of the last search, stepsize and prior are searched
+          again, starting from the present networks.
+        - Drift: when the loss of examples before they are learned (`prequential_loss_`) has risen, a
+          `DriftWarning` says so, and all earlier examples are forgotten.
+
+        Parameters
+        ----------
+        X
+            Features, (examples, features).
+        y
+            Targets, (examples,) or (examples, targets).
+        sample_weight
+            How often each example counts, (examples,).
         """
         self._check_partial()
         continues = hasattr(self, "run_")
@@ -106,6 +127,21 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         fewest: int,
         partial: bool = False,
     ) -> Self:
+        """Check examples, train on them, and return the regressor.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        continues
+            True to continue the run of the last fit.
+        early_stopping
+            True to stop when the validation loss no longer falls.
+        fewest
+            Smallest number of examples that is accepted.
+        partial
+            True for `partial_fit`.
+        """
         inputs, y, weights = self._checked(
             X, y, sample_weight, not continues, multi_output=True, y_numeric=True, ensure_min_samples=fewest
         )
@@ -116,9 +152,11 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
             )
         if not continues:
             self.__dict__.pop("run_", None)  # if this fit fails, there is none
+
         self._shape: tuple[int, ...] = y.shape[1:]
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
         names = ["y"] if Y.shape[1] == 1 else [f"y{i}" for i in range(1, Y.shape[1] + 1)]
+
         choice("likelihood", self.likelihood, ("normal", "student", "poisson"))
         if self.method is not None and self.likelihood == "student":
             raise ValueError(
@@ -126,46 +164,72 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
                 "leave 'student' out"
             )
         task: Literal["counts", "regression"] = "counts" if self.likelihood == "poisson" else "regression"
-        return self._sample(
-            FitExamples(inputs, Y, weights, task, names, X), continues, early_stopping, partial
-        )
+        examples = FitExamples(inputs, Y, weights, task, names, X)
+        return self._fit_examples(examples, continues, early_stopping, partial)
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Floats: ...
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
     def predict(self, X: ArrayLike, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
-        """The mean over the networks, and with `return_std` the standard deviation of new data.
+        """Return the mean over the networks, and with `return_std` the standard deviation of new data.
 
-        A method of your own without a posterior does not know the noise of the data: then it is that of the
-        networks.
+        Parameters
+        ----------
+        X
+            Features, (examples, features).
+        return_std
+            True to return the standard deviation, too. It includes the noise of the data, unless your own
+            method has no posterior and doesn't know the noise.
+
+        Returns
+        -------
+        ndarray or tuple of ndarray
+            Means, and standard deviations, in the shape of the targets.
         """
         prediction = self._prediction(X)
-        mean, spread = (v.reshape(-1, *self._shape) for v in (prediction.mean, prediction.sd))
-        return (mean, spread) if return_std else mean
+        mean = prediction.mean.reshape(-1, *self._shape)
+        return (mean, prediction.sd.reshape(-1, *self._shape)) if return_std else mean
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> tuple[Floats, Floats]:
-        """The lower and upper ends between which this share of new data lies, each as `predict`.
+        """Return the lower and upper ends of the intervals that contain a fraction of new data.
 
-        They are calibrated by the training examples, each left out (see `prediction.calibration`), where the
-        noise is normal; those of the posterior alone are `run_.predictive(X).interval(coverage)`. A method of
-        your own needs a posterior, which knows the noise of the data.
+        If the noise is normal, intervals are calibrated with the training examples, each left out in turn
+        (see `prediction.calibration`). For the intervals of the posterior alone, call
+        `run_.predictive(X).interval(coverage)`.
+
+        Parameters
+        ----------
+        X
+            Features, (examples, features).
+        coverage
+            Fraction of new data in the interval.
+
+        Returns
+        -------
+        tuple of ndarray
+            Lower and upper ends, in the shape of the targets.
+
+        Raises
+        ------
+        ValueError
+            If your own method has no posterior, and so doesn't know the noise of the data.
         """
-        law = self._law(X)
-        low, high = self.run_.calibration(self.samples).interval(law, coverage)
+        predictive = self._predictive(X)
+        low, high = self.run_.calibration(self.samples).interval(predictive, coverage)
         return low.reshape(-1, *self._shape), high.reshape(-1, *self._shape)
 
     def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> Floats:
-        """The values below which these shares of new data lie: for each of them as `predict`.
+        """Return quantiles of new data, (quantiles, examples), with targets last if there are several.
 
-        They are calibrated as those of `predict_interval`.
+        `quantiles` are fractions from 0 to 1. They are calibrated as in `predict_interval`.
         """
-        law = self._law(X)
-        values = self.run_.calibration(self.samples).quantiles(law, quantiles)
+        predictive = self._predictive(X)
+        values = self.run_.calibration(self.samples).quantiles(predictive, quantiles)
         return values.reshape(len(values), -1, *self._shape)
 
-    def _law(self, X: ArrayLike) -> Mixture:
-        """The law of new data."""
+    def _predictive(self, X: ArrayLike) -> Mixture:
+        """Return the predictive distribution of new data; refuse a method that doesn't know their noise."""
         X = self._inputs(X)
         if self.run_.plan.points[0].partition.posterior is None and self.likelihood != "poisson":
             raise ValueError(

@@ -32,7 +32,7 @@ FEWEST_TO_SPLIT = 4  # test examples: with fewer, the same ones choose the best 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """How good the predictions of a run are.
+    """Evaluation of a run's predictions.
 
     Attributes
     ----------
@@ -160,9 +160,9 @@ def baselines(on: EvaluationExamples, brief: bool = False) -> dict[str, tuple[di
 def choose(run: Run, on: EvaluationExamples) -> Choice:
     """Choose the best point of a sweep, or the best method of a comparison.
 
-    It has the least mean loss of the averaged prediction: log loss, squared error, or the Poisson loss. A
-    random half of the test examples chooses; the other half is left to evaluate the choice. With fewer than
-    four examples, or training examples only, all examples do both.
+    The best point has the smallest mean loss of the averaged prediction: log loss, squared error, or the
+    Poisson loss. A random half of the test examples chooses; the other half is left to evaluate the choice.
+    With fewer than four examples, or training examples only, all examples do both.
 
     Parameters
     ----------
@@ -171,8 +171,7 @@ def choose(run: Run, on: EvaluationExamples) -> Choice:
     on
         The examples, as `examples_of` gives them.
     """
-    everything = np.arange(len(on))
-    choosing, evaluating = everything, everything
+    choosing = evaluating = np.arange(len(on))
     if on.split == "test" and len(on) >= FEWEST_TO_SPLIT:
         choosing, evaluating = np.array_split(np.random.default_rng(0).permutation(len(on)), 2)
     half = on.some(np.sort(choosing))
@@ -223,21 +222,30 @@ def target_losses(examples: EvaluationExamples, mean: Floats) -> Floats:
     y = (examples.y - problem.target_shift) / problem.target_scale
     if TASKS[problem.task].classes:
         return losses(problem.task, mean, y)[:, None]
-    columns = [losses(problem.task, mean[:, [k]], y[:, [k]]) for k in range(y.shape[1])]
-    return np.stack(columns, axis=1)
+    columns = range(y.shape[1])
+    return np.stack([losses(problem.task, mean[:, [column]], y[:, [column]]) for column in columns], axis=1)
 
 
 def run_forecast(run: Run, examples: EvaluationExamples, intervals: bool = True) -> Forecast:
     """Return the averaged prediction of a run.
 
-    With `intervals` it has the intervals and the density of new data, where the run knows them: for counts,
-    and for a regression with a posterior.
+    Parameters
+    ----------
+    run
+        A run of one point.
+    examples
+        The examples to predict.
+    intervals
+        True to add the intervals and the density of new data, if the run knows them: for counts, and for a
+        regression with a posterior.
     """
     problem, X = run.problem, examples.raw
     mean = run.predict(X).mean
     knows_noise = problem.task == "counts" or run.plan.points[0].partition.posterior is not None
     if TASKS[problem.task].classes or not knows_noise or not intervals:
         return examples.forecast(mean)
+
+    # All networks predict a chunk of examples at a time, which limits the memory.
     networks = run.data.sizes.get("sample", 1) * len(run.theta)
     rows_at_a_time = max(1, CHUNK // (networks * problem.outputs))
     calibration = run.calibration()
@@ -256,7 +264,17 @@ def run_forecast(run: Run, examples: EvaluationExamples, intervals: bool = True)
 def _single_network_measures(
     run: Run, examples: EvaluationExamples, names: Iterable[str] | None
 ) -> dict[str, Measured]:
-    """Return the measures of the chains' current networks: means over chains, with Student's intervals."""
+    """Return the measures of the chains' current networks: means over chains, with Student's intervals.
+
+    Parameters
+    ----------
+    run
+        A run of one point; chains that diverged are left out.
+    examples
+        The examples to predict.
+    names
+        Names of the measures; None for all of the task.
+    """
     likelihood = run.plan.likelihood
     by_chain = []
     for theta in run.theta[run.died < 0]:  # one network at a time, to need little memory

@@ -37,7 +37,7 @@ BAND = 0.9  # share of the networks that a band holds
 
 @dataclass(frozen=True)
 class Importance:
-    """How much worse predictions become without the information in a column.
+    """Importance of a column: how much worse predictions become without its information.
 
     Attributes
     ----------
@@ -158,13 +158,21 @@ def dependence(
 
 
 def _dependence(
-    problem: Problem,
-    examples: EvaluationExamples,
-    networks: _NetworkSubset,
-    column: str,
-    features: list[int],
+    problem: Problem, examples: EvaluationExamples, networks: _NetworkSubset, column: str, features: list[int]
 ) -> Dependence:
-    """Compute the dependence on the column that became these features."""
+    """Return how the networks' predictions depend on one column.
+
+    Parameters
+    ----------
+    problem, examples
+        The problem, and the examples to average over.
+    networks
+        The networks, with the examples' first-layer outputs.
+    column
+        Name of the column.
+    features
+        Indices of the features that encode it.
+    """
     grid = _column_grid(problem, examples.draw, column, features)
     moved = features[: grid.features.shape[1]]
     means = []  # (networks, outputs) for each value
@@ -277,10 +285,11 @@ class _NetworkSubset:
     """
 
     def __init__(self, run: Run, examples: EvaluationExamples, most: int) -> None:
+        """Take at most `most` networks of a run, and compute their first layer for all examples."""
         states = run.data["samples"].values if run.data.sizes.get("sample") else run.theta
         states = states[run.died < 0].reshape(-1, states.shape[-1])
-        chosen = np.unique(np.linspace(0, len(states) - 1, min(most, len(states))).astype(int))
-        thetas = states[chosen].astype(np.float64)
+        rows = np.unique(np.linspace(0, len(states) - 1, min(most, len(states))).astype(int))
+        thetas = states[rows].astype(np.float64)
         inputs, network, likelihood = run.problem.inputs, run.network, run.plan.likelihood
         width = network.sizes(inputs, likelihood.outputs)[1]
         first_bias, second_layer = width * inputs, width * (inputs + 1)
@@ -292,7 +301,10 @@ class _NetworkSubset:
         self._first_outputs = examples.x @ self._first_weights.swapaxes(1, 2) + biases
 
     def predictions(self, change: _Change | None = None) -> Floats:
-        """Return the prediction of each network with changed features, (networks, examples, outputs)."""
+        """Return the prediction of each network, (networks, examples, outputs).
+
+        A change of some features is added to the stored outputs of the first layer.
+        """
         first_outputs = self._first_outputs
         if change is not None:
             weights = self._first_weights[:, :, change.features]

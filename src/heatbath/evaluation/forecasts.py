@@ -34,9 +34,9 @@ class Forecast:
     targets
         Names of the classes, or of the target columns.
     y
-        What happened: labels, counts or values, (examples, columns).
+        Observed labels, counts or values, (examples, columns).
     mean
-        What was predicted, (examples, outputs), as `Run.predict` gives it.
+        Predictions, (examples, outputs), as `Run.predict` returns them.
     low, high
         Ends of the 90 % intervals of values or counts, (examples, outputs); None where the distribution of
         new data isn't known.
@@ -119,7 +119,7 @@ def _auc(forecast: Forecast, _: int) -> Measured | None:
     w = np.ones(len(labels)) if forecast.weights is None else forecast.weights
     classes = np.unique(labels)
     scored = classes[1:] if len(forecast.targets) == 2 else classes
-    in_class = [labels == k for k in scored]
+    in_class = [labels == label for label in scored]
     areas = [area(value, effective(w[rows]), effective(w[~rows])) for rows in in_class]
     low, high = np.array(areas)[:, 1:].mean(axis=0).tolist()
     return Measured(value, low, high)

@@ -118,7 +118,7 @@ def auc(probabilities: object, labels: object, weights: object = None) -> float:
     if len(classes) < 2:
         return math.nan
     scored = classes[1:] if p.shape[1] == 2 else classes  # of two classes both areas are the same
-    areas = [roc_auc_score(y == k, p[:, k], sample_weight=sample_weight) for k in scored]
+    areas = [roc_auc_score(y == label, p[:, label], sample_weight=sample_weight) for label in scored]
     return float(np.mean(areas))
 
 
@@ -227,8 +227,8 @@ def rmse(mean: object, targets: object, weights: object = None) -> float:
     >>> rmse([1.0, 2.0], [1.0, 4.0])
     1.414...
     """
-    m, y = _same_shape_tables(mean=mean, targets=targets)
-    return math.sqrt(_weighted_mean(np.square(y - m).mean(axis=1), weights))
+    predicted, y = _same_shape_tables(mean=mean, targets=targets)
+    return math.sqrt(_weighted_mean(np.square(y - predicted).mean(axis=1), weights))
 
 
 def mae(mean: object, targets: object, weights: object = None) -> float:
@@ -237,8 +237,8 @@ def mae(mean: object, targets: object, weights: object = None) -> float:
     >>> mae([1.0, 2.0], [1.0, 4.0])
     1.0
     """
-    m, y = _same_shape_tables(mean=mean, targets=targets)
-    return _weighted_mean(np.abs(y - m).mean(axis=1), weights)
+    predicted, y = _same_shape_tables(mean=mean, targets=targets)
+    return _weighted_mean(np.abs(y - predicted).mean(axis=1), weights)
 
 
 def r2(mean: object, targets: object, weights: object = None) -> float:
@@ -257,10 +257,10 @@ def r2(mean: object, targets: object, weights: object = None) -> float:
     """
     from sklearn.metrics import r2_score
 
-    m, y = _same_shape_tables(mean=mean, targets=targets)
+    predicted, y = _same_shape_tables(mean=mean, targets=targets)
     if not np.ptp(y, axis=0).all():
         return math.nan
-    return float(r2_score(y, m, sample_weight=_checked_weights(weights, len(y))))
+    return float(r2_score(y, predicted, sample_weight=_checked_weights(weights, len(y))))
 
 
 def coverage(low: object, high: object, targets: object, weights: object = None) -> float:
@@ -269,8 +269,8 @@ def coverage(low: object, high: object, targets: object, weights: object = None)
     >>> coverage([0.0, 0.0], [1.0, 1.0], [0.5, 2.0])
     0.5
     """
-    a, b, y = _same_shape_tables(low=low, high=high, targets=targets)
-    return _weighted_mean(((a <= y) & (y <= b)).mean(axis=1), weights)
+    lower, upper, y = _same_shape_tables(low=low, high=high, targets=targets)
+    return _weighted_mean(((lower <= y) & (y <= upper)).mean(axis=1), weights)
 
 
 def gaussian_log_score(mean: object, variance: object, targets: object) -> float:
@@ -289,12 +289,12 @@ def gaussian_log_score(mean: object, variance: object, targets: object) -> float
     >>> gaussian_log_score([0.0], [1.0], [0.0])
     0.918...
     """
-    m, v, y = _same_shape_tables(mean=mean, variance=variance, targets=targets)
-    if not (v > 0).all():
+    mu, var, y = _same_shape_tables(mean=mean, variance=variance, targets=targets)
+    if not (var > 0).all():
         raise ValueError(
-            f"variance must be > 0 everywhere, got {v.min():g}: add the variance of the noise of the data"
+            f"variance must be > 0 everywhere, got {var.min():g}: add the variance of the noise of the data"
         )
-    return float((0.5 * np.log(2 * math.pi * v) + np.square(y - m) / (2 * v)).sum(axis=1).mean())
+    return float((0.5 * np.log(2 * math.pi * var) + np.square(y - mu) / (2 * var)).sum(axis=1).mean())
 
 
 def _weighted_mean(values: NDArray[Any], weights: object) -> float:
@@ -329,7 +329,13 @@ def _as_table(label: str, values: object) -> Floats:
 
 
 def _checked_classes(probabilities: object, labels: object) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the probability of each class, (examples, classes), and the labels, (examples,)."""
+    """Return the probability of each class, (examples, classes), and the labels, (examples,).
+
+    Raises
+    ------
+    ValueError
+        If values aren't probabilities, or labels aren't the indices of classes, one for each example.
+    """
     p, y = _as_table("probabilities", probabilities), _as_table("labels", labels)
     sum_error = 0.0 if p.shape[1] == 1 else np.abs(p.sum(axis=1) - 1).max()
     if p.min() < -ROUNDING or p.max() > 1 + ROUNDING or sum_error > SUM_ROUNDING:

@@ -58,6 +58,7 @@ class Served:
     """
 
     def __init__(self, host: str, port: int, token: str | None, framed: bool = False) -> None:
+        """Bind the port, start the server's thread and wait until the server accepts connections."""
         try:
             import uvicorn
 
@@ -69,10 +70,12 @@ class Served:
             raise ImportError(
                 f"the explorer needs {error.name}, an extra: pip install 'heatbath[explorer]'"
             ) from error
+
         self._socket = bound_socket(host, port)
         self.port = int(self._socket.getsockname()[1])
         self.token = token
         self.url = _page_url(host, self.port, token)
+
         config = uvicorn.Config(
             Explorer(token, framed=framed).app(), log_level="warning", lifespan="on", ws="websockets-sansio",
             ws_max_size=MAX_RECEIVED_BYTES, ws_per_message_deflate=False, timeout_graceful_shutdown=1,
@@ -159,6 +162,7 @@ def explore(host: str = LOOPBACK, port: int | None = None, browser: bool = True)
     needs_token = prefix is not None or not is_loopback(host)
     framed = browser and _in_notebook()
     served = Served(host, port or 0, secrets.token_urlsafe(16) if needs_token else None, framed)
+
     if framed:
         from IPython.display import IFrame, display
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ class Phase(NamedTuple):
 
 
 def run_code(stream: RunStream, language: str) -> str:
-    """Return the code of a run up to its present step.
+    """Return the code of a run up to its present step; a run without steps gets DEFAULT_STEPS.
 
     Parameters
     ----------
@@ -52,13 +53,10 @@ def run_code(stream: RunStream, language: str) -> str:
     language : str
         "python" or "command".
     """
-    plan = stream.live.plan
-    has_begun = stream.live.step or stream.phases
-    steps = [*(phase.steps for phase in stream.phases), stream.live.step if has_begun else DEFAULT_STEPS]
-    plans = [*stream.phases, plan]
-    if len(plans) > 1 and not stream.live.step:  # the present phase has made no step yet
-        plans, steps = plans[:-1], steps[:-1]
-    phases = [Phase(plan, count, _partition(plan)) for plan, count in zip(plans, steps, strict=True)]
+    phases = [Phase(plan, plan.steps, _partition(plan)) for plan in stream.phases]
+    if stream.live.step or not phases:  # a later phase without steps is left out
+        plan = stream.live.plan
+        phases.append(Phase(plan, stream.live.step or DEFAULT_STEPS, _partition(plan)))
     write = _python_code if language == "python" else _command_code
     return write(stream.settings, phases)
 
@@ -67,43 +65,34 @@ def run_code(stream: RunStream, language: str) -> str:
 
 
 def _python_code(settings: PageSettings, phases: Sequence[Phase]) -> str:
-    """Return the phases of a run as a Python script."""
+    """Return the phases of a run as a Python script, in which each phase starts where the last one ended."""
     modules = _method_modules(method for phase in phases for method in phase.partition.methods.values())
-    lines = [
-        *(["import numpy as np"] if settings.problem_json["kind"] == "points" else []),
-        "import heatbath as hb",
-        *(f"import {module}" for module in modules),
-        "",
-        *_python_problem(settings),
-        f"network = hb.MLP({_python_arguments(_network_arguments(settings.network))})",
-    ]
+    lines = ["import numpy as np"] if settings.problem_json["kind"] == "points" else []
+    lines += ["import heatbath as hb", *(f"import {module}" for module in modules), ""]
+    lines += _python_problem(settings)
+    lines.append(f"network = hb.MLP({_python_arguments(_network_arguments(settings.network))})")
+
     for index, (plan, steps, partition) in enumerate(phases):
-        continued = "" if index == 0 else ', start=run.theta, momenta="thermal"'
-        lines += [
-            "",
-            *_python_partition(partition),
-            f"run = hb.train(problem, network, partition, steps={steps}, batch={plan.batch}, "
-            f"chains={plan.chains}, seed={plan.seed}{continued})",
-        ]
+        sizes = f"steps={steps}, batch={plan.batch}, chains={plan.chains}, seed={plan.seed}"
+        start = ', start=run.theta, momenta="thermal"' if index > 0 else ""
+        call = f"run = hb.train(problem, network, partition, {sizes}{start})"
+        lines += ["", *_python_partition(partition), call]
     return "\n".join([*lines, "print(run)", ""])
 
 
 def _python_problem(settings: PageSettings) -> list[str]:
-    """Return the lines of Python that make the problem."""
-    kind = settings.problem_json["kind"]
+    """Return the lines of Python that make the problem: from a table, from points, or drawn at random."""
+    description = settings.problem_json
+    kind = description["kind"]
     if kind == "csv":
         kept_columns = _kept_columns(settings)
         keep = f", keep={kept_columns!r}" if kept_columns else ""
-        target = settings.problem_json["target"]
-        return [f'problem = hb.from_table("table.csv", {target!r}{keep})  # the table dropped onto the page']
+        call = f'hb.from_table("table.csv", {description["target"]!r}{keep})'
+        return [f"problem = {call}  # the table dropped onto the page"]
     if kind == "points":
-        rows = [f"    [{x!r}, {y!r}, {label!r}]," for x, y, label in settings.problem_json["points"]]
-        return [
-            "points = np.array([",
-            *rows,
-            "])",
-            'problem = hb.datasets.from_arrays(points[:, :2], points[:, 2], task="binary")',
-        ]
+        rows = [f"    [{x!r}, {y!r}, {label!r}]," for x, y, label in description["points"]]
+        call = 'hb.datasets.from_arrays(points[:, :2], points[:, 2], task="binary")'
+        return ["points = np.array([", *rows, "])", f"problem = {call}"]
     return [f"problem = hb.datasets.{kind}({_python_arguments(_dataset_arguments(settings))})"]
 
 
@@ -118,6 +107,7 @@ def _python_partition(partition: Partition) -> list[str]:
 
 
 def _python_method(method: Method) -> str:
+    """Return the call that makes a method as Python code."""
     kind = type(method)
     return f"{module_of(kind) or 'hb'}.{kind.__name__}({_python_arguments(_method_arguments(method))})"
 
@@ -156,8 +146,8 @@ def _command_code(settings: PageSettings, phases: Sequence[Phase]) -> str:
 def _phase_commands(settings: PageSettings, phase: Phase, number: int, is_last: bool) -> list[str]:
     """Return the lines of a shell script that train one phase.
 
-    Settings that no option can hold are in a settings file. Each phase but the last one has a folder, where
-    the next phase starts.
+    Schedules and methods by part, which no option can hold, are written to a settings file. Each phase but
+    the last one has a folder, where the next phase starts.
 
     Parameters
     ----------
@@ -174,6 +164,7 @@ def _phase_commands(settings: PageSettings, phase: Phase, number: int, is_last: 
     training: dict[str, Any] = {"steps": steps, "batch": plan.batch, "chains": plan.chains, "seed": plan.seed}
     if number > 1:
         training |= {"start": f"{PHASE_NAME}{number - 1}", "momenta": "thermal"}
+
     sections = {
         "problem": _command_problem(settings),
         "network": _network_arguments(settings.network),
@@ -183,33 +174,39 @@ def _phase_commands(settings: PageSettings, phase: Phase, number: int, is_last: 
     imports = "".join(f"--import {module} " for module in _method_modules(partition.methods.values()))
     command = f"heatbath {imports}train "
     out = [] if is_last else ["--out", f"{PHASE_NAME}{number}"]
-    if not any(isinstance(value, dict) for value in sections["method"].values()):
+    fits_options = not any(isinstance(value, dict) for value in sections["method"].values())
+    if fits_options:
         return [command + shlex.join([*_options(sections), *out])]
+
     filename = "run.toml" if is_last and number == 1 else f"{PHASE_NAME}{number}.toml"
     content = tomli_w.dumps({"command": "train", **sections}).rstrip()
     return [f"cat > {filename} <<'END'", content, "END", command + shlex.join(["--settings", filename, *out])]
 
 
 def _options(sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the sections of a settings file as options of the command line."""
+    """Return the sections of a settings file as options of the command line.
+
+    The section "method" is one option, NAME:COEFFICIENT=VALUE,...; every other section has one for each key.
+    """
     options = []
     for section, values in sections.items():
         if section == "method":
             arguments = ",".join(f"{name}={value}" for name, value in values.items() if name != "name")
             options += ["--method", f"{values['name']}:{arguments}"]
-            continue
-        for name, value in values.items():
-            option = OPTION_NAMES.get((section, name), name.replace("_", "-"))
-            if name == "keep":
-                for column in value:
-                    options += ["--keep", column]
-            elif isinstance(value, bool):
-                options.append(f"--{option}" if value else f"--no-{option}")
-            elif isinstance(value, list):
-                options += [f"--{option}", ",".join(map(str, value))]
-            else:
-                options += [f"--{option}", str(value)]
+        else:
+            for name, value in values.items():
+                option = OPTION_NAMES.get((section, name), name.replace("_", "-"))
+                options += _option(option, value)
     return options
+
+
+def _option(name: str, value: Any) -> list[str]:
+    """Return an option of the command line with its value, if it has one."""
+    if name == "keep":  # given once for each column, because names of columns may contain commas
+        return [text for column in value for text in ("--keep", column)]
+    if isinstance(value, bool):
+        return [f"--{name}" if value else f"--no-{name}"]
+    return [f"--{name}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
 
 
 def _command_problem(settings: PageSettings) -> dict[str, Any]:
@@ -234,16 +231,18 @@ def _named_method(partition: Partition) -> dict[str, Any] | None:
     if list(methods) == ["all"]:
         method = methods["all"]
         return {"name": type(method).title.lower(), "h": partition.h, **_method_arguments(method)}
+
     for name, preset in PRESETS.items():
-        parameters = {n: p for n, p in signature(preset).parameters.items() if n != "posterior"}
-        values = {argument: _preset_argument(argument, partition) for argument in parameters}
-        values = {argument: value for argument, value in values.items() if value is not None}
-        try:
-            is_same = preset(**values) == partition
-        except (ValueError, TypeError):
-            continue
-        if is_same:
-            return {"name": name.lower()} | {n: v for n, v in values.items() if v != parameters[n].default}
+        defaults = {
+            argument: parameter.default for argument, parameter in signature(preset).parameters.items()
+        }
+        needed = {argument: _preset_argument(argument, partition)
+                  for argument in defaults if argument != "posterior"}  # fmt: skip
+        arguments = {argument: value for argument, value in needed.items() if value is not None}
+        with suppress(ValueError, TypeError):  # of a preset that doesn't accept these arguments
+            if preset(**arguments) == partition:
+                unusual = {argument: x for argument, x in arguments.items() if x != defaults[argument]}
+                return {"name": name.lower(), **unusual}
     return None
 
 
@@ -277,6 +276,7 @@ def _toml_value(value: Any) -> Any:
 
 
 def _partition(plan: Plan) -> Partition:
+    """Return the partition of a phase's plan."""
     assert isinstance(plan.partition, Partition)  # a page's plan has no grid of partitions
     return plan.partition
 
@@ -314,9 +314,5 @@ def _dataset_arguments(settings: PageSettings) -> dict[str, Any]:
 
 
 def _network_arguments(network: MLP) -> dict[str, Any]:
-    return {
-        "hidden": list(network.hidden),
-        "activation": network.activation,
-        "init": network.init,
-        "scale": network.scale,
-    }
+    """Return the arguments of a network, as options and settings files can hold them."""
+    return {**vars(network), "hidden": list(network.hidden)}

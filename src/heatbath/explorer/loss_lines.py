@@ -48,6 +48,7 @@ def losses_on_lines(settings: PageSettings, states: Mapping[str, RunStates], cha
     cost = 3 * examples * network.parameters(2, 1)
     count = next((count for count in POINT_COUNTS if count * cost <= MAX_COST), POINT_COUNTS[-1])
     positions = np.linspace(-0.25, 1.25, count)
+
     ends = {name: run.end[chain] for name, run in states.items()}
     starts = {name: run.start[chain].astype(ends[name].dtype) for name, run in states.items()}
     lines = {
@@ -55,6 +56,7 @@ def losses_on_lines(settings: PageSettings, states: Mapping[str, RunStates], cha
         "start-B": (starts["B"], ends["B"]),
         "A-B": (ends["A"], ends["B"]),
     }
+
     splits: list[Literal["train", "test"]] = ["train", "test"] if problem.X_test.size else ["train"]
     message: dict[str, Any] = {}
     for name, (first, second) in lines.items():

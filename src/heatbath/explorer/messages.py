@@ -79,9 +79,7 @@ from heatbath.explorer.settings import (
 
 MAX_SETUP_LENGTH = 2**20  # characters of the message `setup`, which may contain a table
 MAX_LENGTH = 2**14  # characters of every other message
-MAX_RECEIVED_BYTES = (
-    4 * MAX_SETUP_LENGTH
-)  # up to here an error is sent back; larger messages end the connection
+MAX_RECEIVED_BYTES = 4 * MAX_SETUP_LENGTH  # above it the connection ends, without an error to the page
 MAX_MESSAGES_PER_SECOND = 100  # of a page
 MAX_SESSIONS = 8  # pages of a server
 MAX_MANUAL_STEPS = 1000  # of one message `step`
@@ -121,6 +119,16 @@ FIELDS: dict[str, tuple[str, ...]] = {
 def parse_message(text: str | bytes) -> dict[str, Any]:
     """Return a message of the page as a dict, after checking its form.
 
+    Parameters
+    ----------
+    text : str or bytes
+        What the page has sent; bytes are refused.
+
+    Returns
+    -------
+    dict
+        The `type`, the `id` if there is one, and the accepted fields of that type.
+
     Raises
     ------
     SettingsError
@@ -128,22 +136,17 @@ def parse_message(text: str | bytes) -> dict[str, Any]:
     """
     errors = ErrorCollector()
     with errors.field("message"):
-        if not isinstance(text, str):
-            raise TypeError("text is needed, got bytes")
-        if len(text) > MAX_SETUP_LENGTH:
-            raise ValueError(f"at most {MAX_SETUP_LENGTH:,} characters are accepted, got {len(text):,}")
-        try:
-            message = json.loads(text, parse_constant=_refuse_constant)
-        except RecursionError:
-            raise ValueError("the message is nested too deeply") from None
+        message = _parse_json(text)
     errors.raise_errors()
+
     with errors.field("type"):
         if not isinstance(message, dict):
-            raise TypeError(f"a JSON object is needed, got {text[:60]}")
+            raise TypeError(f"a JSON object is needed, got {str(text)[:60]}")
         choice("type", message.get("type"), tuple(FIELDS))
         if message["type"] != "setup" and len(text) > MAX_LENGTH:
             raise ValueError(f"at most {MAX_LENGTH:,} characters are accepted in a message {message['type']}")
     errors.raise_errors()
+
     kind = message["type"]
     fields = errors.read_object(kind, message, ("type", "id", *FIELDS[kind]))
     message_id = message.get("id")
@@ -156,6 +159,18 @@ def parse_message(text: str | bytes) -> dict[str, Any]:
     return fields
 
 
+def _parse_json(text: str | bytes) -> Any:
+    """Return what a text contains as JSON, or raise ValueError or TypeError; sizes and depth are limited."""
+    if not isinstance(text, str):
+        raise TypeError("text is needed, got bytes")
+    if len(text) > MAX_SETUP_LENGTH:
+        raise ValueError(f"at most {MAX_SETUP_LENGTH:,} characters are accepted, got {len(text):,}")
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("the message is nested too deeply") from None
+
+
 def find_message_id(text: str | bytes) -> int | None:
     """Return the `id` of a message that may be invalid or huge, or None; only its two ends are read."""
     if not isinstance(text, str):
@@ -165,6 +180,7 @@ def find_message_id(text: str | bytes) -> int | None:
 
 
 def _refuse_constant(constant: str) -> None:
+    """Raise ValueError for NaN and infinities, which JSON doesn't have but Python's parser accepts."""
     raise ValueError(f'{constant} is not accepted as a number: write infinite friction as "inf"')
 
 
@@ -172,17 +188,20 @@ Check = Callable[[str, Any], object]  # takes a field's name and value, and rais
 
 
 def _check_run(name: str, value: object) -> None:
+    """Raise an error unless a value is the name of a run."""
     choice(name, value, RUN_NAMES)
 
 
 def _check_bool(name: str, value: object) -> None:
+    """Raise TypeError unless a value is true or false."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be true or false, got {str(value)[:40]!r}")
 
 
 def _check_text(name: str, value: object) -> None:
-    if not isinstance(value, str) or len(value) > 4 * MAX_WORD_LENGTH:
-        limit = 4 * MAX_WORD_LENGTH
+    """Raise TypeError unless a value is a short text; a word that is a little too long has its own error."""
+    limit = 4 * MAX_WORD_LENGTH
+    if not isinstance(value, str) or len(value) > limit:
         raise TypeError(f"{name} must be a text of at most {limit} characters, got {str(value)[:40]!r}")
 
 

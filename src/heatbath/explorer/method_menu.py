@@ -52,32 +52,44 @@ def catalogue() -> dict[str, Any]:
 
 
 def _describe_choice(name: str) -> dict[str, Any]:
-    """Return the page's description of a preset or method."""
+    """Return the page's description of a preset or method: its first paragraph, slider of h and parts."""
     partition, is_preset = default_partition(name), name in PRESETS
     docstring = (PRESETS[name] if is_preset else known_methods()[name]).__doc__ or ""
+    first_paragraph = " ".join(docstring.strip().split("\n\n")[0].split())
     ranges = _ranges(method_choices()[name])
     assert isinstance(partition.h, float)
     return {
         "name": name,
         "kind": "preset" if is_preset else "method",
-        "about": " ".join(docstring.strip().split("\n\n")[0].split()),
+        "about": first_paragraph,
         "h": _slider(STEPSIZE, ranges.get(("", "h"), between(1e-3, 1.0)), partition.h),
         "parts": [_describe_part(str(key), method, ranges) for key, method in partition.methods.items()],
     }
 
 
 def _describe_part(key: str, method: Method, ranges: Mapping[Location, Between]) -> dict[str, Any]:
-    """Return the page's description of one part: its method, word, sliders and options."""
+    """Return the page's description of one part: its method, word, sliders and options.
+
+    Parameters
+    ----------
+    key : str
+        Name of the part.
+    method : Method
+        Method of the part, with its default coefficients.
+    ranges : mapping from (part, coefficient) to Between
+        Ranges that the arguments of the preset have.
+    """
     sliders, options = [], []
     hidden = method.idle - {"weight_decay"}  # coefficients that would replace those shown
     for name, argument in describe(type(method)).items():
         value = getattr(method, name)
         if argument.varies and name not in hidden:
-            range = ranges.get((key, name)) or method.searched.get(name) or _range_around(argument.default)
-            sliders.append(_slider(argument, range, value))
+            usual = method.searched.get(name) or _range_around(argument.default)
+            sliders.append(_slider(argument, ranges.get((key, name), usual), value))
         elif argument.choices:
             choices = list(argument.choices)
             options.append({"name": name, "about": argument.text, "choices": choices, "default": value})
+
     return {
         "name": key,
         "method": type(method).__name__,
@@ -88,32 +100,44 @@ def _describe_part(key: str, method: Method, ranges: Mapping[Location, Between])
     }
 
 
-def _slider(argument: Argument, range: Between, value: float) -> dict[str, Any]:
-    """Return the page's description of a slider, whose range includes its default value."""
+def _slider(argument: Argument, searched: Between, value: float) -> dict[str, Any]:
+    """Return the page's description of a slider.
+
+    Parameters
+    ----------
+    argument : Argument
+        The coefficient: its name, symbol, text and accepted values.
+    searched : Between
+        Range in which `tune` searches, and its scale. The slider's range is wider, includes `value` and stays
+        within what is accepted.
+    value : float
+        Default value, which may be infinite.
+    """
     accepted = argument.accepted or NON_NEGATIVE
-    low, high = _widen(range)
+    low, high = _widen(searched)
     if math.isfinite(value) and value > 0:
         low, high = min(low, value), max(high, value)
+
     return {
         "name": argument.name,
         "symbol": argument.symbol,
         "about": argument.text,
         "low": float(f"{max(low, accepted.low):.6g}"),
         "high": float(f"{min(high, math.nextafter(accepted.high, 0)):.6g}"),
-        "scale": range.scale,
+        "scale": searched.scale,
         "default": "inf" if math.isinf(value) else value,
         "zero": 0.0 in accepted,
         "infinite": accepted.infinite,
     }
 
 
-def _widen(range: Between) -> tuple[float, float]:
-    """Return the ends of a range ten times as wide on its scale; a linear range stays as it is."""
-    if range.scale == "log":
-        return range.low / 10, 10 * range.high
-    if range.scale == "complement":
-        return 0.0, 1 - (1 - range.high) / 10
-    return range.low, range.high
+def _widen(searched: Between) -> tuple[float, float]:
+    """Return the ends of a range ten times as far out on its scale; a linear range stays as it is."""
+    if searched.scale == "log":
+        return searched.low / 10, 10 * searched.high
+    if searched.scale == "complement":  # of 1 - x
+        return 0.0, 1 - (1 - searched.high) / 10
+    return searched.low, searched.high
 
 
 def _range_around(default: object) -> Between:
@@ -131,11 +155,12 @@ def _ranges(choice: MethodChoice) -> dict[Location, Between]:
     required = _required_values(choice)
     default_values = _values(choice.make(**required))
     ranges: dict[Location, Between] = {}
-    for argument, range in choice.searched.items():
-        changed_values = _values(choice.make(**{**required, argument: range.at(0.123)}))
+    for argument, searched in choice.searched.items():
+        unusual_value = searched.at(0.123)  # surely none of the defaults
+        changed_values = _values(choice.make(**{**required, argument: unusual_value}))
         for location, value in changed_values.items():
             if value != default_values[location]:
-                ranges[location] = range
+                ranges[location] = searched
     return ranges
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,9 +107,7 @@ class StateAfterChange(NamedTuple):
     heat: float
 
 
-Post = Callable[
-    ..., None
-]  # takes a text for the page and, for an answer, the id of the message that it answers
+Post = Callable[..., None]  # takes a text for the page, and the id of the message that it answers, if any
 
 
 class Command(NamedTuple):
@@ -135,11 +133,14 @@ class RunStream:
     """
 
     def __init__(self, name: str, settings: PageSettings, domain: Domain, post: Post) -> None:
+        """Start the run of this name at step 0, paused; nothing is compiled yet."""
         self.name, self.settings, self.domain, self.post = name, settings, domain, post
         self.commands: deque[Command] = deque()
         self.held = False  # by a worker
         self.traces_sent = TracesSent()
         self.pace_start = PaceStart()
+
+        # Settings, and how they change
         self.run: RunSettings = settings.runs[name]
         self.history: list[HistoryEntry] = []  # changes made so far
         self._states: list[StateAfterChange] = []  # after each of them
@@ -147,17 +148,23 @@ class RunStream:
         self.phases: list[Plan] = []  # finished phases
         self.phase_start = 0  # step at which the present phase began
         self.heat = 1.0  # factor of all temperatures while the heat button is held
+
+        # Records
         self.trace: list[TracePoint] = []
         self._first_unsent = 0  # index of the first record that the page doesn't have
         self._next_record = 1  # step
         self._recording_seconds = 0.0
         self._working_seconds = 0.0
         self._reported_lost = 0  # diverged chains that the page knows of
-        self.prepared = False
+
+        # Pictures
         self.revision = 0  # counts changes of the picture that aren't steps
         self._shown_losses = [math.nan] * 4  # as in `Picture.losses`
         self._losses_time = -math.inf  # when they were computed
         self._losses_revision = -1  # and at which revision
+
+        # State
+        self.prepared = False  # compiled
         self.live = self._new_phase(self.run.partition(), None)
         self.start_theta = self.live.start
         self.step = 0  # may be read by any thread
@@ -166,7 +173,11 @@ class RunStream:
         self.failed = False
 
     def layout(self) -> list[dict[str, Any]]:
-        """Return the parts of the network in the page's form."""
+        """Return the parts of the network in the page's form.
+
+        Each has its name, key and number of parameters; whether it has a temperature (`thermal`) and a
+        thermostat (`adaptive`); and the coefficient that sets its temperature (`thermal_name`) or None.
+        """
         return [
             {
                 "name": part.name,
@@ -194,7 +205,7 @@ class RunStream:
     # Work, done by the worker that holds this run
 
     def work(self, seconds: float, max_steps: int, is_urgent: Callable[[], bool] = lambda: False) -> None:
-        """Make steps, with records and pending changes at their steps.
+        """Make steps for a while, with records and pending changes at their steps.
 
         Parameters
         ----------
@@ -212,7 +223,8 @@ class RunStream:
             seconds_left = end - time.perf_counter()
             if seconds_left <= 0 or is_urgent():
                 break
-            due = min(self._next_record, stop, self._pending[0][0] if self._pending else stop)
+            next_change = self._pending[0][0] if self._pending else stop
+            due = min(self._next_record, stop, next_change)
             self.live.advance_for(min(seconds_left, COMPILED_CALL_SECONDS), max(1, due - self.step))
             self._update_step()
             self._apply_due_changes()
@@ -221,26 +233,35 @@ class RunStream:
         self._working_seconds += time.thread_time() - begin
 
     def prepare(self) -> None:
-        """Compile what this run needs; tell the page if it wasn't compiled on this computer before."""
+        """Compile what this run needs, or load it if this computer has compiled it before.
+
+        The page is told of each compilation when it begins, and when all have ended.
+        """
         if self.prepared:
             return
-        has_compiled = False
+        compilations = []
 
         def report(text: str) -> None:
-            nonlocal has_compiled
-            has_compiled = True
+            """Tell the page what is being compiled."""
+            compilations.append(text)
             self.post(format_message("compiling", run=self.name, done=False, text=text))
 
         with reporting(report):
             self.live.prepare()
         self.prepared = True
-        if has_compiled:
+        if compilations:
             self.post(format_message("compiling", run=self.name, done=True))
 
     def picture(self, view: View, playing: bool = False) -> Picture:
-        """Return the picture for a frame.
+        """Return the picture of the present step for a frame.
 
-        While a run plays, losses are computed for a few frames per second only.
+        Parameters
+        ----------
+        view : View
+            What the page shows.
+        playing : bool
+            True while the run makes steps. Losses are then computed for a few frames per second only, and
+            repeated for the others.
         """
         begin = time.perf_counter()
         needs_losses = (
@@ -252,6 +273,7 @@ class RunStream:
         if needs_losses:
             self._shown_losses = _mean_losses(snapshot)
             self._losses_time, self._losses_revision = begin, self.revision
+
         pixels = _map_pixels(snapshot.outputs[:, :, 0], view)
         units = self._unit_lines(view.chain) if view.units else None
         seconds = time.perf_counter() - begin
@@ -271,9 +293,12 @@ class RunStream:
         return (*self.history, *self._pending)
 
     def send_settings(self, **fields: Any) -> None:
-        """Send the present settings to the page, with more fields of the message."""
-        fields = self._settings_json() | fields
-        text = format_message("changed", run=self.name, step=self.step, entry=None, replayed=True, **fields)
+        """Send the present settings to the page, with other fields of the message `changed`.
+
+        Without any, they are not those of a change: its `entry` is None and `replayed` is True.
+        """
+        fields = {"entry": None, "replayed": True, **self._settings_json(), **fields}
+        text = format_message("changed", run=self.name, step=self.step, **fields)
         self.post(text, fields.get("id"))
 
     def send_traces(self, complete: bool = False) -> None:
@@ -287,10 +312,12 @@ class RunStream:
         first = 0 if complete else self._first_unsent
         records = self.trace[first:]
         self._first_unsent = len(self.trace)
+
         columns: dict[str, Any] = {"from": first, "step": [record.step for record in records]}
         for name in ("loss", "accuracy", "temperature", "configurational", "xi"):
             keys = self.trace[-1].values[name]
             columns[name] = {key: [record.values[name].get(key) for record in records] for key in keys}
+
         self.post(format_message("traces", runs={self.name: columns}))
         self.post(format_message("histogram", runs={self.name: self._histogram()}))
         end = time.perf_counter()
@@ -316,6 +343,7 @@ class RunStream:
         run = self.run.with_change(change, self.step)
         self._apply(run.with_temperatures_times(self.heat))
         self.run = run
+
         if "anneal" in change:
             change = {**change, "anneal": run.as_json["anneal"]}
         if self.heat != 1:
@@ -325,7 +353,10 @@ class RunStream:
             self._drop_impossible_changes()
 
     def set_heat(self, factor: float, message_id: int | None = None) -> None:
-        """Multiply all temperatures by a factor; 1 restores them."""
+        """Multiply all temperatures of the settings by a factor; 1 restores them.
+
+        `message_id` is the id of the message that asks for it, for the answer.
+        """
         self._apply_due_changes()
         if factor == self.heat:
             self.send_settings(id=message_id)
@@ -335,6 +366,7 @@ class RunStream:
         heated = self.run.with_temperatures_times(factor)
         self._apply(heated)
         self.heat = factor
+
         parts = {}
         for key, method in heated.base_partition.methods.items():
             temperature = getattr(method, method.thermal, None)
@@ -343,8 +375,13 @@ class RunStream:
         self._store_and_send_change({"parts": parts}, message_id, False)
 
     def rewind(self, message_id: int | None = None) -> None:
-        """Go back to the last good state; a heat button that was held there counts as released."""
+        """Go back to the last good state from before chains diverged, with the settings of that step.
+
+        A heat button that was held there counts as released. `message_id` is the id of the message that asks
+        for it, for the answer.
+        """
         step = self.phase_start + self.live.rewind()
+
         self.history = [entry for entry in self.history if entry[0] <= step]
         del self._states[len(self.history) :]
         if self._states:
@@ -356,10 +393,12 @@ class RunStream:
         self._reported_lost, self.heat = 0, 1.0
         self.revision += 1
         self._update_step()
+
         if heat != 1:
             self._apply(self.run)
             self._store_change({"parts": self.run.as_json["parts"]})
         self._next_record = _next_recorded_step(self.live.step) + self.phase_start
+
         fields = {"history": self.all_changes(), **self._settings_json()}
         text = format_message("rewound", id=message_id, run=self.name, step=step, **fields)
         self.post(text, message_id)
@@ -379,6 +418,8 @@ class RunStream:
     def _apply(self, run: RunSettings) -> None:
         """Let settings hold from the present step on, in a new phase if more than coefficients differ.
 
+        A new phase starts from the parameters of the present step. A phase without steps is replaced.
+
         Raises
         ------
         ValueError
@@ -389,6 +430,7 @@ class RunStream:
             return
         if (self.live.died >= 0).any():
             raise ValueError("some chains have diverged: go back to the last good state first, or reset")
+
         live, phases, phase_start = self.live, self.phases, self.phase_start
         start = live.theta if live.step else live.plan.start
         try:
@@ -400,6 +442,7 @@ class RunStream:
             raise
 
     def _check_history_length(self) -> None:
+        """Raise ValueError if there is no room for another change."""
         if len(self.history) + len(self._pending) >= MAX_CHANGES:
             raise ValueError(f"at most {MAX_CHANGES} changes of a run are kept: reset to start again")
 
@@ -428,40 +471,42 @@ class RunStream:
                 return
 
     def _report_dropped_changes(self, step: int, error: ValueError) -> None:
+        """Tell the page from which step on changes were dropped and why, and send it the other changes."""
         text = f"the change at step {step} cannot be made again, nor those after it: {error}"
         self.post(format_message("error", run=self.name, text=text))
         self.send_settings(history=self.all_changes())
 
     def _store_and_send_change(self, change: dict[str, Any], message_id: int | None, replayed: bool) -> None:
-        """Append a change to the history and send it to the page with all present settings."""
+        """Append a change to the history and send it to the page with all present settings.
+
+        `message_id` is the id of the message that asked for it, and `replayed` is True for a change of the
+        given history.
+        """
         self._store_change(change)
-        text = format_message(
-            "changed",
-            id=message_id,
-            run=self.name,
-            step=self.step,
-            entry=[self.step, change],
-            replayed=replayed,
-            **self._settings_json(),
-        )
-        self.post(text, message_id)
+        self.send_settings(id=message_id, entry=[self.step, change], replayed=replayed)
 
     def _store_change(self, change: dict[str, Any]) -> None:
+        """Append a change of the present step to the history, with the settings that it leads to."""
         self.history.append((self.step, change))
         self._states.append(StateAfterChange(self.run, self.heat))
 
     def _settings_json(self) -> dict[str, Any]:
+        """Return the present settings, heat factor and layout in the page's form."""
         return {**self.run.as_json, "heat": self.heat, "layout": self.layout()}
 
     # Results
 
     def _update_step(self) -> None:
-        """Update the step and whether chains are alive; tell the page of chains that have newly diverged."""
-        died = self.live.died
+        """Update the step and whether chains are alive; tell the page of chains that have newly diverged.
+
+        The page gets the numbers of diverged and living chains, and the step and part of the last to diverge.
+        """
+        died = self.live.died  # step at which each chain diverged, or -1
         lost = np.flatnonzero(died >= 0)
         self.step, self.alive = self.phase_start + self.live.step, len(lost) < len(died)
         if len(lost) <= self._reported_lost:
             return
+
         self._reported_lost = len(lost)
         last = int(lost[np.argmax(died[lost])])
         text = format_message(
@@ -484,7 +529,7 @@ class RunStream:
         self._recording_seconds += time.thread_time() - begin
 
     def _trace_point(self, snapshot: Snapshot) -> TracePoint:
-        """Return the record of a snapshot."""
+        """Return the record of a snapshot at the present step: means over living chains of finite values."""
         loss, accuracy = snapshot.loss[snapshot.alive], snapshot.accuracy[snapshot.alive]
         splits = ("train", "test") if self.settings.problem.X_test.size else ("train",)
         return TracePoint(
@@ -492,9 +537,9 @@ class RunStream:
             {
                 "loss": {split: _finite_mean(loss[:, k]) for k, split in enumerate(splits)},
                 "accuracy": {split: _finite_mean(accuracy[:, k]) for k, split in enumerate(splits)},
-                "temperature": {part: _finite_mean(v) for part, v in snapshot.temperature.items()},
-                "configurational": {part: _finite_mean(v) for part, v in snapshot.configurational.items()},
-                "xi": {thermostat: _finite_mean(v) for thermostat, v in snapshot.xi.items()},
+                "temperature": _finite_means(snapshot.temperature),
+                "configurational": _finite_means(snapshot.configurational),
+                "xi": _finite_means(snapshot.xi),
             },
         )
 
@@ -515,22 +560,24 @@ class RunStream:
             self._first_unsent = 0
 
     def _histogram(self) -> dict[str, Any]:
-        """Return histograms of the parameters by part, summed over living chains."""
+        """Return histograms of the parameters by part, over living chains, between round limits."""
         alive = self.live.died < 0
         theta, histograms = self.live.theta[alive], {}
         for part in self.live.parts():
-            values = [theta[:, span.start : span.stop] for span in part.tensors]
-            limit = _round_up(max(float(np.abs(v).max(initial=0.0)) for v in values))
+            tensors = [theta[:, span.start : span.stop] for span in part.tensors]
+            limit = _round_up(max(float(np.abs(tensor).max(initial=0.0)) for tensor in tensors))
             snapshot = self.live.look(losses=False, histogram=(-limit, limit, HISTOGRAM_BINS))
             counts = snapshot.histogram[part.name][alive].sum(axis=0)
             histograms[part.name] = {"low": -limit, "high": limit, "counts": counts}
         return histograms
 
     def _unit_lines(self, chain: int) -> list[list[float]] | None:
-        """Return the lines of the hidden units of a chain: [w1, w2, b, v] of w·x + b = 0 and output weight v.
+        """Return the lines on which the hidden units of a network with one hidden layer are 0.
 
-        Lines are in the user's coordinates, strongest units first; None for networks with several hidden
-        layers.
+        Each is [w1, w2, b, v], for the line w·x + b = 0 in the user's coordinates and the unit's output
+        weight v, relative to the largest. There are at most MAX_UNITS, with the strongest first: those with
+        the largest |v| |w|. There is none if the chain has diverged, and networks with several hidden layers
+        give None.
         """
         network, problem = self.settings.network, self.settings.problem
         if len(network.hidden) > 1:
@@ -542,9 +589,10 @@ class RunStream:
         w = theta[: 2 * count].reshape(count, 2) / problem.scale
         b = theta[2 * count : 3 * count] - w @ problem.shift
         v = theta[3 * count : 4 * count]
+
         strongest = np.argsort(-np.abs(v) * np.hypot(*w.T))[:MAX_UNITS]
-        v = v / max(float(np.abs(v).max()), 1e-30)
-        lines = np.column_stack([w, b, v])[strongest]
+        relative_v = v / max(float(np.abs(v).max()), 1e-30)
+        lines = np.column_stack([w, b, relative_v])[strongest]
         return [_rounded(line) for line in lines.tolist()]
 
 
@@ -568,6 +616,7 @@ def split_points(settings: PageSettings, split: str) -> list[list[float]]:
 
 
 def _rounded(values: Iterable[float]) -> list[float]:
+    """Return numbers rounded for display."""
     return [round_for_display(value) for value in values]
 
 
@@ -578,8 +627,13 @@ def _next_recorded_step(step: int) -> int:
 
 def _finite_mean(values: Floats) -> float:
     """Return the rounded mean of the finite values, or NaN if there are none."""
-    values = values[np.isfinite(values)]
-    return round_for_display(float(values.mean())) if values.size else math.nan
+    finite = values[np.isfinite(values)]
+    return round_for_display(float(finite.mean())) if finite.size else math.nan
+
+
+def _finite_means(by_name: Mapping[str, Floats]) -> dict[str, float]:
+    """Return the rounded mean of the finite values of each name."""
+    return {name: _finite_mean(values) for name, values in by_name.items()}
 
 
 def _mean_losses(snapshot: Snapshot) -> list[float]:
@@ -589,25 +643,29 @@ def _mean_losses(snapshot: Snapshot) -> list[float]:
 
 
 def _map_pixels(probabilities: Floats, view: View) -> NDArray[np.uint8]:
-    """Return a map as bytes; it is grey (black for standard deviations) if no chain has finite values.
+    """Return the pixels of a map, from 0 to 255, without the chains that aren't finite.
 
     Parameters
     ----------
     probabilities : array (chain, point)
         Probability of class 1.
     view : View
-        Whether to show the mean over chains, twice the standard deviation, or one chain.
+        Its `map` is "mean" for the mean over chains, "sd" for twice their standard deviation, or "chain" for
+        chain number `chain`.
+
+    Returns
+    -------
+    array (point,)
+        Pixels: all grey, or black for standard deviations, if no chain to show is finite.
     """
-    finite = np.asarray(np.isfinite(probabilities).all(axis=1))
-    values = None
+    is_finite = np.asarray(np.isfinite(probabilities).all(axis=1))
     if view.map == "chain":
-        chain = min(view.chain, len(probabilities) - 1)
-        values = probabilities[chain] if finite[chain] else None
-    elif finite.any():
-        living = probabilities[finite]
-        values = living.mean(axis=0) if view.map == "mean" else 2 * living.std(axis=0)
-    if values is None:
+        is_finite &= np.arange(len(probabilities)) == min(view.chain, len(probabilities) - 1)
+    if not is_finite.any():
         return np.full(probabilities.shape[1], 0 if view.map == "sd" else GREY, np.uint8)
+
+    shown = probabilities[is_finite]
+    values = 2 * shown.std(axis=0) if view.map == "sd" else shown.mean(axis=0)  # of one chain, itself
     return np.asarray(np.clip(np.rint(255 * values), 0, 255), np.uint8)
 
 

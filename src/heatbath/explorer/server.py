@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -52,7 +53,7 @@ from heatbath.explorer.settings import (
     read_settings,
     settings_after_reset,
 )
-from heatbath.explorer.workers import Workers
+from heatbath.explorer.workers import Workers, execute_job
 from heatbath.runs.run import Run
 
 T = TypeVar("T")
@@ -115,10 +116,12 @@ class Explorer:
     """
 
     def __init__(self, token: str | None = None, page: Path = PAGE, framed: bool = False) -> None:
+        """Start the workers and prepare the greeting that every page gets."""
         self.token, self.page = token, page
         self.headers = SECURITY_HEADERS | ({"Content-Security-Policy": CONTENT_POLICY} if framed else {})
         self.sessions: dict[str, Session] = {}
         self.workers = Workers()
+
         scenes = json.loads((FOLDER / "scenes.json").read_text(encoding="utf-8"))
         default_scene = next(scene for scene in scenes if scene["name"] == DEFAULT_SCENE)
         self._hello = format_message(
@@ -129,15 +132,17 @@ class Explorer:
             scenes=scenes,
             defaults=read_settings(default_scene["settings"]).as_json,
         )
+
         self._removals: dict[str, asyncio.TimerHandle] = {}  # of sessions whose pages are gone
         self._blas_limit = ExitStack()
         self._blas_check: asyncio.TimerHandle | None = None  # when to check whether the limit can end
 
     def app(self) -> Starlette:
-        """Return the application, which can be mounted under any path."""
+        """Return the application, which can be mounted under any path, and closes the explorer at its end."""
 
         @asynccontextmanager
         async def lifespan(app: Starlette) -> AsyncIterator[None]:
+            """Close the explorer once the application has ended."""
             yield
             self.close()
 
@@ -170,6 +175,7 @@ class Explorer:
             self._schedule_blas_check()
 
     def _schedule_blas_check(self) -> None:
+        """Check a little later whether the limit of BLAS can end."""
         loop = asyncio.get_running_loop()
         self._blas_check = loop.call_later(BLAS_CHECK_SECONDS, self._release_blas_if_idle)
 
@@ -186,6 +192,7 @@ class Explorer:
     # Files
 
     async def _serve_index(self, request: Request) -> Response:
+        """Return the page, or the refusal of a request that isn't allowed."""
         return self._refusal(request) or self._file_response("index.html")
 
     async def _serve_file(self, request: Request) -> Response:
@@ -203,10 +210,15 @@ class Explorer:
         return FileResponse(path, headers=self.headers, media_type=MEDIA_TYPES[path.suffix])
 
     async def _serve_run(self, request: Request) -> Response:
-        """Return a run as a NetCDF file."""
+        """Return a run as a NetCDF file, or 404 if there is no such run.
+
+        The path of the request has the key of the session and the name of the run. A worker reads the run, so
+        that it may go on running.
+        """
         refusal = self._refusal(request)
         if refusal is not None:
             return refusal
+
         session, name = self.sessions.get(request.path_params["session"]), request.path_params["name"]
         try:
             if session is None or name not in session.streams:
@@ -214,6 +226,7 @@ class Explorer:
             run = await self._query_stream(session, name, lambda stream: stream.live.run())
         except ValueError as error:
             return PlainTextResponse(f"{error}\n", 404, SECURITY_HEADERS)
+
         content = await self._submit(partial(_file_content, run))
         filename = f"{session.settings.problem.name}-{name}.nc"
         disposition = {"Content-Disposition": f'attachment; filename="{filename}"'}
@@ -239,11 +252,15 @@ class Explorer:
     # Websockets
 
     async def _serve_socket(self, socket: WebSocket) -> None:
-        """Connect a page with a new session, or with the one that it comes back to, until it is closed."""
+        """Connect a page with a new session, or with the one that it comes back to, until it is closed.
+
+        Pages that aren't allowed, or for which there is no room, are turned away.
+        """
         if not self._is_allowed(socket) or not _is_same_origin(socket.headers):
             await socket.close(POLICY_VIOLATION)
             return
         await socket.accept()
+
         session = self._returning_session(socket.query_params.get("session", ""))
         is_returning = session is not None
         if session is None and not self._has_room():
@@ -251,6 +268,7 @@ class Explorer:
             await socket.send_text(format_message("busy", text=text))
             await socket.close(TRY_AGAIN_LATER)
             return
+
         page = _PageConnection(socket)
         if session is None:
             session = Session(page.post, self.workers.wake)
@@ -261,6 +279,28 @@ class Explorer:
         if is_returning:
             session.attach(page.post)
             greeting = asyncio.create_task(self._greet(session))
+        await self._exchange_messages(socket, page, session, greeting)
+
+    async def _exchange_messages(
+        self,
+        socket: WebSocket,
+        page: _PageConnection,
+        session: Session,
+        greeting: asyncio.Task[None] | None,
+    ) -> None:
+        """Receive and send messages until the page is closed; its session then waits a while for its return.
+
+        Parameters
+        ----------
+        socket : WebSocket
+            The accepted connection.
+        page : _PageConnection
+            Messages to the page.
+        session : Session
+            The page's session.
+        greeting : Task or None
+            Task that sends to a page that is back what it has missed.
+        """
         tasks = [page.sending, asyncio.create_task(self._listen(socket, session, greeting))]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -300,46 +340,51 @@ class Explorer:
         session.end("the page of this run has been closed")
 
     async def _greet(self, session: Session) -> None:
-        """Send everything that it may have missed to a page that is back, and let its runs continue."""
+        """Send everything that it may have missed to a page that is back, and let its runs continue.
+
+        If that fails, the page gets the error and can still reset.
+        """
+        self._limit_blas()
+        try:
+            if session.streams:
+                await self._send_everything(session)
+        except Exception as error:  # such as runs that can't be served any more
+            session.send("error", text=str(error))
+        session.resume()
+
+    async def _send_everything(self, session: Session) -> None:
+        """Send a page that is back its settings with all changes, its state, and the traces of both runs."""
 
         def describe(stream: RunStream) -> RunDescription:
+            """Release the heat button, and return all changes and the layout of a run."""
             if stream.heat != 1:  # a page that is back holds no button
                 stream.set_heat(1.0)
             return RunDescription(stream.all_changes(), stream.layout())
 
         def send_results(stream: RunStream) -> None:
+            """Send the settings and the complete traces of a run."""
             stream.send_settings()
             stream.send_traces(complete=True)
 
-        self._limit_blas()
-        try:
-            if session.streams:
-                described = {name: await self._query_stream(session, name, describe) for name in RUN_NAMES}
-                run_settings = session.settings.runs
-                runs = {
-                    name: replace(run, history=described[name].changes) for name, run in run_settings.items()
-                }
-                settings = replace(session.settings, runs=runs, view={})  # the page knows its view
-                layouts = {name: run.layout for name, run in described.items()}
-                session.post(await self._submit(lambda: format_ready_message(settings, layouts)))
-                session.send_state()
-                for name in RUN_NAMES:
-                    await self._query_stream(session, name, send_results)
-        except Exception as error:  # such as runs that can't be served any more: the page can still reset
-            session.send("error", text=str(error))
-        session.resume()
+        described = {name: await self._query_stream(session, name, describe) for name in RUN_NAMES}
+        layouts = {name: run.layout for name, run in described.items()}
+        settings_by_run = session.settings.runs
+        runs = {name: replace(run, history=described[name].changes) for name, run in settings_by_run.items()}
+        settings = replace(session.settings, runs=runs, view={})  # the page knows its view
+
+        session.post(await self._submit(lambda: format_ready_message(settings, layouts)))
+        session.send_state()
+        for name in RUN_NAMES:
+            await self._query_stream(session, name, send_results)
 
     async def _listen(self, socket: WebSocket, session: Session, greeting: asyncio.Task[None] | None) -> None:
-        """Handle the messages of a page, once it has been greeted, until it is closed or sends too many."""
+        """Handle the messages of a page until it is closed or sends too many.
+
+        Messages are handled after the `greeting` of a page that is back, if there is one. Those that come too
+        fast are refused; the page is told once, and in answer to each that has an id.
+        """
         limit = _RateLimit()
-        while True:
-            try:
-                received = await socket.receive()
-            except (WebSocketDisconnect, RuntimeError):
-                return
-            if received["type"] == "websocket.disconnect":
-                return
-            text = received["bytes"] if received.get("text") is None else received["text"]
+        while (text := await _receive(socket)) is not None:
             is_accepted = limit.accept(time.monotonic())
             if limit.is_exhausted:
                 await socket.close(POLICY_VIOLATION, "too many messages")
@@ -351,14 +396,16 @@ class Explorer:
             else:
                 message_id = find_message_id(text)
                 if limit.is_first_refusal or message_id is not None:
-                    refusal = (
-                        f"at most {MAX_MESSAGES_PER_SECOND} messages a second are accepted: this is ignored"
-                    )
-                    session.send("error", id=message_id, text=refusal)
+                    limit_text = f"at most {MAX_MESSAGES_PER_SECOND} messages a second are accepted"
+                    session.send("error", id=message_id, text=f"{limit_text}: this is ignored")
             await asyncio.sleep(0)  # other pages get their turn, even if many messages are waiting
 
     async def _handle(self, session: Session, text: str | bytes) -> None:
-        """Do what a message asks; if that fails, nothing has changed, and the page gets the error."""
+        """Do what a message asks; if that fails, nothing has changed, and the page gets the error.
+
+        `text` is the message as the page has sent it. Each type has a handler `_on_TYPE`, which takes the
+        message's fields as keyword arguments.
+        """
         message_id = find_message_id(text)
         self._limit_blas()
         try:
@@ -379,18 +426,31 @@ class Explorer:
     # One handler for each type of message; its keyword arguments are the message's fields
 
     async def _on_setup(self, session: Session, message_id: int | None, settings: Any = None) -> None:
+        """Replace the runs by those of new settings."""
         await self._install(session, message_id, lambda: read_settings(settings))
 
     async def _on_reset(self, session: Session, message_id: int | None) -> None:
+        """Start the runs again at step 0, with their present coefficients."""
         streams = session.streams
         await self._install(session, message_id, lambda: settings_after_reset(session.settings, streams))
 
     async def _install(
         self, session: Session, message_id: int | None, make_settings: Callable[[], PageSettings]
     ) -> None:
-        """Let a worker make settings and their runs, and replace the session's runs by them."""
+        """Let a worker make settings and their runs, and replace the session's runs by them.
+
+        Parameters
+        ----------
+        session : Session
+            The session.
+        message_id : int or None
+            Id of the message that asks for it.
+        make_settings : callable
+            Returns the settings, or raises `SettingsError`; then nothing has changed.
+        """
 
         def make_runs() -> NewRuns:
+            """Return new runs, which send to the page only as long as they are the session's runs."""
             settings = make_settings()
             streams: dict[str, RunStream]  # by its identity, the session recognises messages of replaced runs
             streams = make_streams(settings, lambda *message: session.post_from(streams, *message))
@@ -401,40 +461,50 @@ class Explorer:
         session.send_state()
 
     async def _on_change(self, session: Session, message_id: int | None, run: str, **change: Any) -> None:
+        """Change coefficients, methods or annealing of a run."""
         session.command(run, lambda stream: stream.change(change, message_id), message_id)
 
     async def _on_play(self, session: Session, message_id: int | None) -> None:
+        """Let both runs play."""
         session.play(True)
         session.send_state(message_id)
 
     async def _on_pause(self, session: Session, message_id: int | None) -> None:
+        """Pause both runs."""
         session.play(False)
         session.send_state(message_id)
 
     async def _on_step(self, session: Session, message_id: int | None, steps: int) -> None:
+        """Let both runs make a number of steps, then pause."""
         session.make_steps(steps, message_id)
 
     async def _on_speed(self, session: Session, message_id: int | None, speed: float | None = None) -> None:
+        """Limit the steps per second; without `speed` there is no limit."""
         session.set_speed(speed)
         session.send_state(message_id)
 
     async def _on_heat(
         self, session: Session, message_id: int | None, run: str, on: bool, factor: float | None = None
     ) -> None:
+        """Multiply the temperatures of a run while `on` is True, by DEFAULT_HEAT without a `factor`."""
         heat = (DEFAULT_HEAT if factor is None else factor) if on else 1.0
         session.command(run, lambda stream: stream.set_heat(heat, message_id), message_id)
 
     async def _on_view(self, session: Session, message_id: int | None, **view: Any) -> None:
+        """Change what frames show; fields that are None stay as they are."""
         session.view = session.view._replace(**{name: v for name, v in view.items() if v is not None})
         session.wake()
 
     async def _on_ready(self, session: Session, message_id: int | None, frame: int) -> None:
+        """Note that the page wants the next frame; `frame` is the number of the one that it has shown."""
         session.request_frame()
 
     async def _on_hide(self, session: Session, message_id: int | None) -> None:
+        """Stop frames and traces of a page that is hidden."""
         session.set_visible(False)
 
     async def _on_show(self, session: Session, message_id: int | None) -> None:
+        """Send frames and traces again to a page that is visible."""
         session.set_visible(True)
 
     async def _on_word(
@@ -446,17 +516,21 @@ class Explorer:
         text: str,
         gamma: float | str | None = None,
     ) -> None:
+        """Send whether a part of a run may have a splitting word, with a friction `gamma` to try."""
         result = check_word(session.streams[run].run, part, text, gamma)
         session.send("word", id=message_id, run=run, part=part, **result)
 
     async def _on_rewind(self, session: Session, message_id: int | None, run: str) -> None:
+        """Go back to the last good state of a run."""
         session.command(run, lambda stream: session.rewind(stream, message_id), message_id)
 
     async def _on_line(self, session: Session, message_id: int | None) -> None:
+        """Send losses on the lines between starts and ends of both runs, which must be paused."""
         if session.playing:
             raise ValueError("loss lines need paused runs: pause first")
 
         def read_states(stream: RunStream) -> RunStates:
+            """Return the parameters of a run at its start and now."""
             return RunStates(stream.start_theta, stream.live.theta)
 
         states = {name: await self._query_stream(session, name, read_states) for name in RUN_NAMES}
@@ -465,6 +539,7 @@ class Explorer:
         session.send("line", id=message_id, lines=lines)
 
     async def _on_code(self, session: Session, message_id: int | None, run: str, **fields: str) -> None:
+        """Send a run as Python or as commands; the field `as` has the language."""
         language = fields["as"]  # a keyword of Python, so it can't be an argument
         text = await self._query_stream(session, run, lambda stream: export_code.run_code(stream, language))
         session.send("code", id=message_id, run=run, **{"as": language}, text=text)
@@ -472,29 +547,19 @@ class Explorer:
     # Workers
 
     async def _query_stream(self, session: Session, name: str, query: Callable[[RunStream], T]) -> T:
-        """Return what a query returns for a run; the worker that next holds the run calls it."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        """Return what a query returns for a run, called by the worker that next holds the run.
 
-        def set_once(set_future: Callable[[Any], None], value: Any) -> None:
-            if not future.done():
-                set_future(value)
-
-        def answer(set_future: Callable[[Any], None], value: Any) -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(set_once, set_future, value)
-
-        def execute(stream: RunStream) -> None:
-            try:
-                answer(future.set_result, query(stream))
-            except Exception as error:  # raised again where the result is awaited
-                answer(future.set_exception, error)
+        An error of the query is raised here, and ValueError if the run is replaced before the query.
+        """
+        future: Future[T] = Future()
 
         def give_up(reason: str) -> None:
-            answer(future.set_exception, ValueError(reason))
+            """Store the reason why nobody will answer the query, unless its page is gone."""
+            if future.set_running_or_notify_cancel():
+                future.set_exception(ValueError(reason))
 
-        session.command(name, execute, give_up=give_up)
-        return await future
+        session.command(name, lambda stream: execute_job(future, partial(query, stream)), give_up=give_up)
+        return await asyncio.wrap_future(future)
 
     async def _submit(self, job: Callable[[], T]) -> T:
         """Return the result of a job that a worker computes."""
@@ -558,10 +623,23 @@ class _PageConnection:
                         await self._send(self._waiting.popleft())
 
     async def _send(self, message: str | bytes) -> None:
+        """Send one message as text or as bytes."""
         if isinstance(message, str):
             await self._socket.send_text(message)
         else:
             await self._socket.send_bytes(message)
+
+
+async def _receive(socket: WebSocket) -> str | bytes | None:
+    """Return the next message of a page, or None once the page is gone."""
+    try:
+        received = await socket.receive()
+    except (WebSocketDisconnect, RuntimeError):
+        return None
+    if received["type"] == "websocket.disconnect":
+        return None
+    message: str | bytes = received["bytes"] if received.get("text") is None else received["text"]
+    return message
 
 
 def _split_address(address: str) -> SplitResult:

@@ -66,6 +66,7 @@ class Session:
     """
 
     def __init__(self, post: Callable[[str | bytes], None], wake: Callable[[], None]) -> None:
+        """Start a session without runs; `install` gives it some."""
         self.key = secrets.token_urlsafe(12)
         self.post, self.wake = post, wake
         self.streams: dict[str, RunStream] = {}
@@ -77,10 +78,12 @@ class Session:
         self._greeted = True  # the page has been sent everything
         self.view = View()
         self._lock = threading.Lock()
+
         # Steps by hand
         self._stops: dict[str, int] = {}  # step at which each run stops
         self._step_requests: list[int | None] = []  # ids of the messages that wait for the steps
         self._pending_commands = 0  # commands to make steps that no worker has executed yet
+
         # Frames
         self._frame_requested = False
         self._frame_number = 0
@@ -175,7 +178,10 @@ class Session:
         self.wake()
 
     def make_steps(self, steps: int, message_id: int | None = None) -> None:
-        """Pause, then let both runs make a number of steps; the state is sent once they have."""
+        """Pause, then let both runs make a number of steps, after those that were requested before.
+
+        The state is sent once both have made them, in answer to the message `message_id`.
+        """
         with self._lock:
             self._raise_error()
             self.playing = False
@@ -186,6 +192,7 @@ class Session:
             requests = self._step_requests
 
         def begin(stream: RunStream) -> None:
+            """Set the step at which a run stops, counted from the step that its worker finds."""
             with self._lock:
                 if self._step_requests is requests:  # nobody has played or paused since
                     self._pending_commands -= 1
@@ -252,10 +259,12 @@ class Session:
         stream = self.streams[name]
 
         def send_reason(reason: str) -> None:
+            """Send the reason why the action isn't executed to a page that waits for an answer."""
             if message_id is not None:
                 self.send("error", id=message_id, run=name, text=reason)
 
         def execute() -> None:
+            """Execute the action, and send its error to the page if there is one."""
             try:
                 action(stream)
             except SettingsError as error:
@@ -310,13 +319,18 @@ class Session:
                 yield stream, self._due_time(stream, current_time)
 
     def _due_time(self, stream: RunStream, current_time: float) -> float:
-        """Return the time when a run needs a worker: -inf if someone waits, inf if never."""
+        """Return the time when a run needs a worker: -inf if someone waits, inf if never.
+
+        A run that may make steps needs one at `current_time`. Otherwise the time is that of the next frame,
+        the next traces, or the next step at a limited speed, whichever comes first.
+        """
         if self._is_urgent(stream):
             return -math.inf
         if stream.failed:
             return math.inf
         if not stream.prepared or self._max_steps(stream, current_time) > 0:
             return current_time
+
         due = math.inf
         if self._frame_requested and self.visible and self._shown != self._present_state():
             due = self._next_frame_time()
@@ -340,7 +354,10 @@ class Session:
         return is_missing and stream.prepared and not stream.failed
 
     def serve(self, stream: RunStream) -> None:
-        """Execute urgent requests, or else work on a run for a slice; the worker that holds it calls this."""
+        """Execute urgent requests, or else work on a run for a slice and send its traces if they are due.
+
+        Only the worker that holds the run may call it.
+        """
         is_urgent = self._is_urgent(stream)
         while (command := stream.next_command()) is not None:
             command.execute()
@@ -351,6 +368,7 @@ class Session:
             if self._needs_picture(stream):
                 self._take_picture(stream)
             return
+
         stream.prepare()
         begin = time.perf_counter()
         self._limit_arrears(stream, begin)
@@ -358,6 +376,7 @@ class Session:
         if max_steps > 0:
             stream.work(SLICE_SECONDS, max_steps, lambda: self._is_urgent(stream))
             self._work_owed -= time.perf_counter() - begin
+
         self._answer_finished_steps()
         has_news = self.visible and stream.traces_sent.step != stream.step
         if has_news and time.perf_counter() >= self._next_traces_time(stream):
@@ -381,6 +400,7 @@ class Session:
         return ShownState(self.view, not self.playing, runs)
 
     def _begin_frame_if_due(self) -> None:
+        """Begin a frame if the page waits for one, it is time for it, and it would show something new."""
         current_time, due = time.perf_counter(), self._next_frame_time()
         if self._frame_in_progress or not self._frame_requested or not self.visible or current_time < due:
             return
@@ -398,13 +418,14 @@ class Session:
 
     def _next_traces_time(self, stream: RunStream) -> float:
         """Return when traces may be sent again: those of a large network must leave time for work."""
-        seconds = (
-            max(TRACE_SECONDS, WAIT_FACTOR * stream.traces_sent.seconds) if self.playing else TRACE_SECONDS
-        )
-        return stream.traces_sent.time + seconds
+        wait = WAIT_FACTOR * stream.traces_sent.seconds if self.playing else 0.0
+        return stream.traces_sent.time + max(TRACE_SECONDS, wait)
 
     def _take_picture(self, stream: RunStream) -> None:
-        """Add the picture of a run to the frame in progress; send the frame once it has both pictures."""
+        """Add the picture of a run to the frame in progress; send the frame once it has both pictures.
+
+        Only the worker that holds the run may call it. A run that has failed gets a grey picture.
+        """
         view = self.view
         picture = stream.picture(view, self.playing)
         with self._lock:
@@ -487,14 +508,14 @@ class Session:
 def format_ready_message(
     settings: PageSettings, parts: Mapping[str, list[dict[str, Any]]], message_id: int | None = None
 ) -> str:
-    """Return the message with everything that a page needs to begin.
+    """Return the message `ready`, with everything that a page needs to begin.
 
     Parameters
     ----------
     settings : PageSettings
         Settings of the page.
-    parts : mapping
-        Layout of each run by its name.
+    parts : mapping from run name to list
+        Parts of each run, as `RunStream.layout` returns them.
     message_id : int or None
         Id of the message that it answers.
     """

@@ -167,18 +167,14 @@ class RunSettings:
     @property
     def as_json(self) -> dict[str, Any]:
         """Everything but the history, with every default, in the page's form."""
-        anneal = self.anneal
-        return {
-            "method": self.method,
-            "h": self.base_partition.h,
-            "parts": {
-                str(key): {f.name: _json_value(getattr(method, f.name)) for f in fields(method)}
-                for key, method in self.base_partition.methods.items()
-            },
-            "anneal": None
-            if anneal is None
-            else {"factor": anneal.factor, "steps": anneal.steps, "from": anneal.begin},
+        parts = {
+            str(key): {field.name: _json_value(getattr(method, field.name)) for field in fields(method)}
+            for key, method in self.base_partition.methods.items()
         }
+        anneal: dict[str, float] | None = None
+        if self.anneal is not None:
+            anneal = {"factor": self.anneal.factor, "steps": self.anneal.steps, "from": self.anneal.begin}
+        return {"method": self.method, "h": self.base_partition.h, "parts": parts, "anneal": anneal}
 
     def with_change(self, change: object, step: int = 0) -> RunSettings:
         """Return these settings with a change of the page applied.
@@ -198,6 +194,7 @@ class RunSettings:
         errors = ErrorCollector()
         entries = errors.read_object("change", change, ("method", "h", "parts", "anneal"))
         name, partition, anneal = self.method, self.base_partition, self.anneal
+
         if "method" in entries:
             with errors.field("method"):
                 choice("method", entries["method"], tuple(method_menu.method_names()))
@@ -216,6 +213,7 @@ class RunSettings:
             with errors.field("anneal"):
                 anneal = _read_annealing(errors, entries["anneal"], step)
         errors.raise_errors()
+
         settings = replace(self, method=name, base_partition=partition, anneal=anneal)
         with errors.field("anneal"):
             settings.partition()  # raises if the annealing curve would start at too large a number
@@ -267,7 +265,7 @@ class PageSettings:
             name: run.as_json | ({"history": [list(entry) for entry in run.history]} if run.history else {})
             for name, run in self.runs.items()
         }
-        network = {f.name: getattr(self.network, f.name) for f in fields(self.network)}
+        network = {field.name: getattr(self.network, field.name) for field in fields(self.network)}
         return {
             "problem": dict(self.problem_json),
             "network": network | {"hidden": list(self.network.hidden)},
@@ -282,20 +280,27 @@ class PageSettings:
 def read_settings(value: object) -> PageSettings:
     """Check settings from outside and return them with every default.
 
+    Parameters
+    ----------
+    value : object
+        JSON object with any of problem, network, batch, chains, seed, runs and view.
+
     Raises
     ------
     SettingsError
-        With every error in the settings.
+        With every error in the settings, so that the page can show all of them at once.
     """
     errors = ErrorCollector()
     accepted = ("problem", "network", "batch", "chains", "seed", "runs", "view")
     entries = errors.read_object("settings", value, accepted)
+
     problem, problem_json = None, dict[str, Any]()
     with errors.field("problem"):
         problem, problem_json = _read_problem(entries.get("problem", {}))
     network = MLP()
     with errors.field("network"):
         network = _read_network(entries.get("network", {}))
+
     chains, seed, batch = DEFAULT_CHAINS, 0, DEFAULT_BATCH
     with errors.field("chains"):
         chains = whole("chains", entries.get("chains", DEFAULT_CHAINS), 1, MAX_CHAINS + 1)
@@ -306,11 +311,13 @@ def read_settings(value: object) -> PageSettings:
         with errors.field("batch"):
             label = f"batch (of {examples} training examples)"
             batch = whole(label, entries.get("batch", min(DEFAULT_BATCH, examples)), 1, examples + 1)
+
     runs = {}
     run_entries = errors.read_object("runs", entries.get("runs", {}), RUN_NAMES)
     for name in RUN_NAMES:
         with errors.field(f"runs.{name}", f"run {name}: "):
             runs[name] = _read_run(run_entries.get(name, {"method": next(iter(PRESETS))}))
+
     view = entries.get("view", {})
     with errors.field("view"):
         if not isinstance(view, Mapping) or len(str(view)) > MAX_VIEW_LENGTH:
@@ -336,13 +343,18 @@ def settings_after_reset(settings: PageSettings, streams: Mapping[str, RunStream
 
 
 def _read_problem(value: object) -> tuple[Problem, dict[str, Any]]:
-    """Return the problem that JSON from outside describes, and the JSON with every default."""
+    """Return the problem that JSON from outside describes, and the same JSON with every default.
+
+    `value` should be an object with the `kind` of the problem and its arguments. `SettingsError` is raised
+    with every error in it.
+    """
     errors = ErrorCollector()
     kind = value.get("kind", "spirals") if isinstance(value, Mapping) else None
     with errors.field("kind"):
         if not isinstance(kind, str) or kind not in PROBLEM_KINDS:
             raise ValueError(f"kind must be one of {', '.join(PROBLEM_KINDS)}, got {str(kind)[:40]!r}")
     errors.raise_errors()
+
     defaults, make_problem = PROBLEM_KINDS[str(kind)]
     arguments = defaults | errors.read_object("problem", value, ("kind", *defaults))
     arguments.pop("kind", None)
@@ -378,21 +390,24 @@ def _draw_problem(kind: str, errors: ErrorCollector, arguments: dict[str, Any]) 
 
 
 def _problem_from_points(errors: ErrorCollector, arguments: dict[str, Any]) -> Problem | None:
-    """Return the problem of the points [x, y, class] drawn by the user, or None after collecting an error."""
+    """Return the problem of the points drawn by the user, or None after collecting an error.
+
+    `arguments` has them as `points`, a list of [x, y, class] with classes 0 and 1.
+    """
     rows = arguments["points"]
     with errors.field("points"):
         if not isinstance(rows, list) or not 4 <= len(rows) <= MAX_DRAWN_POINTS:
             count = f"{len(rows)}" if isinstance(rows, list) else repr(rows)[:60]
             raise ValueError(f"4 to {MAX_DRAWN_POINTS} points [x, y, class] are needed, got {count}")
-        X, y = [], []
+        positions, classes = [], []
         for index, row in enumerate(rows):
             if not isinstance(row, list) or len(row) != 3:
                 raise ValueError(f"a point must be [x, y, class], but point {index} is {str(row)[:60]}")
-            X.append([real(f"point {index}", value, Interval(-1e4, 1e4)) for value in row[:2]])
-            y.append(whole(f"class of point {index}", row[2], 0, 2))
-        if len(set(y)) < 2:
+            positions.append([real(f"point {index}", value, Interval(-1e4, 1e4)) for value in row[:2]])
+            classes.append(whole(f"class of point {index}", row[2], 0, 2))
+        if len(set(classes)) < 2:
             raise ValueError("points of both classes are needed, 0 and 1: draw some of the other class")
-        return datasets.from_arrays(X, y, task="binary")
+        return datasets.from_arrays(positions, classes, task="binary")
     return None
 
 
@@ -417,7 +432,14 @@ def _problem_from_csv(errors: ErrorCollector, arguments: dict[str, Any]) -> Prob
 
 
 def _read_csv(text: str, target: str | None) -> tuple[Problem, str]:
-    """Return a table's problem and its target: two features and a class of two values.
+    """Return the problem of a table with two features and a class of two values, and the target's name.
+
+    Parameters
+    ----------
+    text : str
+        Content of a CSV file with a header.
+    target : str or None
+        Name of the column with the class; None takes the last column.
 
     Raises
     ------
@@ -427,6 +449,7 @@ def _read_csv(text: str, target: str | None) -> tuple[Problem, str]:
     from heatbath.datasets.tables import read_table  # its import takes a second
     from heatbath.datasets.tables.sniff import NUMERAL, SEPARATORS
 
+    # An upper bound, because marks may be in quotes; counted before reading, which could take minutes
     columns = 1 + max(line.count(mark) for line in text.splitlines() for mark in SEPARATORS)
     if columns > MAX_COLUMNS:
         raise ValueError(
@@ -438,6 +461,7 @@ def _read_csv(text: str, target: str | None) -> tuple[Problem, str]:
         raise ValueError(
             f"a header and 1 to {MAX_EXAMPLES} rows below it are needed, this has {len(table.frame)} rows"
         )
+
     if target is None:
         target = table.frame.columns[-1]
     features = [name for name in table.frame.columns if name != target]
@@ -446,6 +470,7 @@ def _read_csv(text: str, target: str | None) -> tuple[Problem, str]:
             f"the first line names the columns, and here they would be called {', '.join(features[:2])}: "
             "put a line such as x1,x2,class above the rows"
         )
+
     keep = features if len(features) == 2 else ()  # even if one of them looks like row numbers
     problem = datasets.from_table(table, target, keep=keep)
     assert problem.encoder is not None
@@ -489,23 +514,23 @@ PROBLEM_KINDS = {
 
 
 def _read_network(value: object) -> MLP:
-    """Return the network that JSON from outside describes, or raise `SettingsError`."""
+    """Return the network that JSON from outside describes.
+
+    Parameters
+    ----------
+    value : object
+        JSON object with any of hidden (widths of the hidden layers), activation, init and scale.
+
+    Raises
+    ------
+    SettingsError
+        With every error in the object.
+    """
     errors = ErrorCollector()
     entries = errors.read_object("network", value, ("hidden", "activation", "init", "scale"))
     hidden = entries.get("hidden", [100])
     with errors.field("hidden"):
-        if not isinstance(hidden, list) or not 1 <= len(hidden) <= MAX_LAYERS:
-            raise ValueError(
-                f"hidden must be a list with the widths of 1 to {MAX_LAYERS} layers, got {str(hidden)[:60]}"
-            )
-        for width in hidden:
-            whole("hidden: a width", width, 1, MAX_WIDTH + 1)
-        count = MLP(tuple(hidden)).parameters(2, 1)
-        if count > MAX_PARAMETERS:
-            raise ValueError(
-                f"at most {MAX_PARAMETERS:,} parameters are accepted here, {hidden} has {count:,}: make "
-                "layers narrower, or train it with hb.train"
-            )
+        _check_hidden_layers(hidden)
     with errors.field("activation"):
         choice("activation", entries.get("activation", "relu"), tuple(ACTIVATIONS))
     with errors.field("init"):
@@ -516,8 +541,35 @@ def _read_network(value: object) -> MLP:
     return MLP(**{**entries, "hidden": tuple(hidden)})
 
 
+def _check_hidden_layers(widths: object) -> None:
+    """Raise TypeError or ValueError unless `widths` are those of hidden layers that the page can train."""
+    if not isinstance(widths, list) or not 1 <= len(widths) <= MAX_LAYERS:
+        raise ValueError(
+            f"hidden must be a list with the widths of 1 to {MAX_LAYERS} layers, got {str(widths)[:60]}"
+        )
+    for width in widths:
+        whole("hidden: a width", width, 1, MAX_WIDTH + 1)
+    parameters = MLP(tuple(widths)).parameters(2, 1)
+    if parameters > MAX_PARAMETERS:
+        raise ValueError(
+            f"at most {MAX_PARAMETERS:,} parameters are accepted here, {widths} has {parameters:,}: make "
+            "layers narrower, or train it with hb.train"
+        )
+
+
 def _read_run(value: object) -> RunSettings:
-    """Return the settings of a run that JSON from outside describes, or raise `SettingsError`."""
+    """Return the settings of a run that JSON from outside describes.
+
+    Parameters
+    ----------
+    value : object
+        JSON object with any of method, h, parts (coefficients by part), anneal and history.
+
+    Raises
+    ------
+    SettingsError
+        With every error in the object; an unknown field or method is reported alone.
+    """
     errors = ErrorCollector()
     entries = errors.read_object("run", value, ("method", "h", "parts", "anneal", "history"))
     errors.raise_errors()
@@ -525,6 +577,7 @@ def _read_run(value: object) -> RunSettings:
     with errors.field("method"):
         choice("method", name, tuple(method_menu.method_names()))
     errors.raise_errors()
+
     change = {key: entries[key] for key in ("h", "parts", "anneal") if key in entries}
     run = RunSettings(name, method_menu.default_partition(name)).with_change(change)
     with errors.field("history"):
@@ -550,13 +603,23 @@ def _read_history(run: RunSettings, value: object) -> tuple[HistoryEntry, ...]:
 def _changed_methods(
     errors: ErrorCollector, methods: Mapping[Key, Method], value: object
 ) -> dict[Key, Method]:
-    """Return the methods of all parts with the fields that JSON from outside sets; collect its errors."""
+    """Return the methods of all parts with some fields replaced.
+
+    Parameters
+    ----------
+    errors : ErrorCollector
+        Collects the errors in `value`; a part with errors keeps its method.
+    methods : mapping from part to Method
+        The methods to change, which stay as they are.
+    value : object
+        JSON object from outside: the new fields by part.
+    """
     entries = errors.read_object("parts", value, [str(key) for key in methods])
     changed = dict(methods)
     for key, method in methods.items():
         if str(key) not in entries:
             continue
-        method_fields = {f.name: f for f in fields(method)}
+        method_fields = {field.name: field for field in fields(method)}
         values = errors.read_object(f"parts.{key}", entries[str(key)], list(method_fields))
         for name, field_value in values.items():
             with errors.field(f"parts.{key}.{name}"):
@@ -591,29 +654,51 @@ def _read_annealing(errors: ErrorCollector, value: object, step: int) -> Anneali
 
 
 def _annealed_partition(partition: Partition, anneal: Annealing, phase_start: int) -> Partition:
-    """Return a partition whose temperatures fall exponentially.
+    """Return a partition whose temperatures fall exponentially, for a phase of a run.
 
-    The curve is a schedule of the phase's own steps. A phase that begins at step `phase_start` of the run
-    continues the curve, so its schedule begins where the curve would have been before the phase's step 0.
+    Parameters
+    ----------
+    partition : Partition
+        The methods with constant temperatures; temperatures of 0 and schedules stay as they are.
+    anneal : Annealing
+        By which factor temperatures fall, from which step of the run on, and in how many steps.
+    phase_start : int
+        Step of the run at which the phase begins. A schedule counts the phase's own steps.
     """
     begin, methods = anneal.begin - phase_start, {}
     for key, method in partition.methods.items():
         value = getattr(method, method.thermal, None)
         if isinstance(value, float) and value > 0:
-            factor = anneal.factor if method.thermal == "tau" else math.sqrt(anneal.factor)
-            decades = -begin / anneal.steps * math.log10(factor)
-            max_decades = MAX_CURVE_DECADES - math.log10(value)
-            if decades > max_decades:
-                least = math.ceil(-begin * math.log10(factor) / max_decades)
-                raise ValueError(
-                    f"from step {begin:,} on, temperatures can fall by this factor within {least:,} steps or "
-                    f"more, got {anneal.steps:,}: give them more steps, or reset"
-                )
-            start, end = value * factor ** (-begin / anneal.steps), begin + anneal.steps
-            curve = Exponential(start, value * factor, end) if end > 0 else value * factor
-            method = replace(method, **{method.thermal: curve})
-        methods[key] = method
+            factor = _coefficient_factor(method, anneal.factor)
+            curve = _annealing_curve(value, factor, begin, anneal.steps)
+            methods[key] = replace(method, **{method.thermal: curve})
+        else:
+            methods[key] = method
     return Partition(methods, partition.h)
+
+
+def _annealing_curve(value: float, factor: float, begin: int, steps: int) -> Exponential | float:
+    """Return the schedule of a coefficient that falls from `value` at step `begin` to `factor` times that.
+
+    It takes `steps` steps, and the coefficient is constant afterwards. Steps are those of a phase, so `begin`
+    is negative if annealing began in an earlier phase. An exponential schedule begins at step 0, so it starts
+    where the curve lies there: below `value` for a negative `begin`, else above it, at steps that are past.
+    """
+    decades = -begin / steps * math.log10(factor)  # from `value` to the start at step 0
+    max_decades = MAX_CURVE_DECADES - math.log10(value)
+    if decades > max_decades:
+        least = math.ceil(-begin * math.log10(factor) / max_decades)
+        raise ValueError(
+            f"from step {begin:,} on, temperatures can fall by this factor within {least:,} steps or "
+            f"more, got {steps:,}: give them more steps, or reset"
+        )
+    start, end = value * factor ** (-begin / steps), begin + steps
+    return Exponential(start, value * factor, end) if end > 0 else value * factor
+
+
+def _coefficient_factor(method: Method, factor: float) -> float:
+    """Return by what to multiply a method's coefficient, τ or σ, to multiply its temperature by a factor."""
+    return factor if method.thermal == "tau" else math.sqrt(factor)  # σ² is a temperature
 
 
 def _heated_method(method: Method, factor: float) -> Method:
@@ -621,8 +706,7 @@ def _heated_method(method: Method, factor: float) -> Method:
     value = getattr(method, method.thermal, None)
     if value is None or value == 0:
         return method
-    coefficient_factor = factor if method.thermal == "tau" else math.sqrt(factor)  # σ² is a temperature
-    return replace(method, **{method.thermal: scaled(value, coefficient_factor)})
+    return replace(method, **{method.thermal: scaled(value, _coefficient_factor(method, factor))})
 
 
 def _json_value(value: Any) -> Any:
@@ -649,24 +733,8 @@ def check_word(run: RunSettings, part: str, word: str, gamma: float | str | None
     dict
         The fields of the message `word`: ok, letters, gradients, order, and text, which is the error if any.
     """
-    methods = {str(key): method for key, method in run.base_partition.methods.items()}
     try:
-        if part not in methods:
-            raise ValueError(f"there is no part {part[:40]!r}: accepted are {', '.join(methods)}")
-        method = methods[part]
-        if not method.spelled:
-            raise ValueError(f"{type(method).__name__} has no word that can be chosen")
-        if not 0 < len(word) <= MAX_WORD_LENGTH:
-            raise ValueError(f"a word of 1 to {MAX_WORD_LENGTH} letters is needed, got {len(word)}")
-        values: dict[str, Any] = {"word": word}
-        if gamma is not None and hasattr(method, "gamma"):
-            values["gamma"] = real("gamma", math.inf if gamma == "inf" else gamma, FRICTION)
-        spelled = replace(method, **values)
-        partition = run.base_partition
-        with_word = {
-            key: spelled if str(key) == part else method for key, method in partition.methods.items()
-        }
-        Partition(with_word, partition.h)  # raises if the parts' words don't fit together
+        spelled = _spelled_method(run.base_partition, part, word, gamma)
     except (ValueError, TypeError) as error:
         return {"ok": False, "letters": [], "gradients": None, "order": None, "text": str(error)}
     order = NAMED.get(word)
@@ -677,3 +745,29 @@ def check_word(run: RunSettings, part: str, word: str, gamma: float | str | None
         "order": None if order is None else {"position": order.position, "joint": order.joint},
         "text": "",
     }
+
+
+def _spelled_method(partition: Partition, part: str, word: str, gamma: float | str | None) -> Method:
+    """Return the method of a part with another word, and with another friction unless `gamma` is None.
+
+    Raises
+    ------
+    ValueError or TypeError
+        If the part may not have this word: by itself, or beside the words of the other parts.
+    """
+    methods = {str(key): method for key, method in partition.methods.items()}
+    if part not in methods:
+        raise ValueError(f"there is no part {part[:40]!r}: accepted are {', '.join(methods)}")
+    method = methods[part]
+    if not method.spelled:
+        raise ValueError(f"{type(method).__name__} has no word that can be chosen")
+    if not 0 < len(word) <= MAX_WORD_LENGTH:
+        raise ValueError(f"a word of 1 to {MAX_WORD_LENGTH} letters is needed, got {len(word)}")
+
+    values: dict[str, Any] = {"word": word}
+    if gamma is not None and hasattr(method, "gamma"):
+        values["gamma"] = real("gamma", math.inf if gamma == "inf" else gamma, FRICTION)
+    spelled = replace(method, **values)
+    with_word = {key: spelled if str(key) == part else method for key, method in partition.methods.items()}
+    Partition(with_word, partition.h)  # raises if the parts' words don't fit together
+    return spelled

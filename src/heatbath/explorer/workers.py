@@ -114,11 +114,15 @@ class Workers:
                 log.exception("a worker of the explorer continues after an error")
 
     def _next_task(self) -> Callable[[], None] | None:
-        """Wait for the next task and return it; return None once the workers are closed."""
+        """Wait for the next task and return it; return None once the workers are closed.
+
+        Jobs come first. Then a task is a slice of work on a run, which is held from now on; a run that may
+        have to be compiled gets its first slice in another thread.
+        """
         with self._lock:
             while not self._closed:
                 if self._jobs:
-                    return partial(_execute, *self._jobs.popleft())
+                    return partial(execute_job, *self._jobs.popleft())
                 work, seconds = self._choose_slice()
                 if work is None:
                     self._lock.wait(seconds)
@@ -133,6 +137,7 @@ class Workers:
         """Start a thread that makes the first slice of a run, with everything that it has to compile."""
 
         def prepare() -> None:
+            """Make the slice, and forget this thread."""
             self._execute_slice(work)
             with self._lock:
                 self._preparing.discard(threading.current_thread())
@@ -156,9 +161,10 @@ class Workers:
                 self._lock.notify()
 
     def _choose_slice(self) -> tuple[Slice | None, float | None]:
-        """Return the slice to work on, or None and the seconds until one is due (None without end).
+        """Return the slice to work on, or None and the seconds to wait for one (None without end).
 
-        The session of a slice that isn't urgent moves to the end of the queue.
+        An urgent slice comes first, then that of the session that has waited longest, which moves to the end
+        of the queue. The caller holds the lock.
         """
         current_time, soonest = time.perf_counter(), math.inf
         first_due: Slice | None = None
@@ -175,14 +181,17 @@ class Workers:
                 if due <= current_time and first_due is None:
                     first_due = Slice(session, stream)
                 soonest = min(soonest, due)
+
         if first_due is not None:
             self._sessions.remove(first_due.session)
             self._sessions.append(first_due.session)
             return first_due, None
-        return None, min(soonest - current_time, MAX_WAIT) if soonest < math.inf else None
+        if soonest == math.inf:
+            return None, None
+        return None, min(soonest - current_time, MAX_WAIT)
 
 
-def _execute(future: Future[Any], job: Callable[[], Any]) -> None:
+def execute_job(future: Future[Any], job: Callable[[], Any]) -> None:
     """Compute a job and store its result or error in the future, unless the future was cancelled."""
     if not future.set_running_or_notify_cancel():
         return

@@ -172,13 +172,13 @@ class MLP:
         result = np.empty((len(inputs), outputs))
         rows = block(AT_ONCE // max(sizes[1:]))
         for first in range(0, len(inputs), rows):
-            values, begin = inputs[first : first + rows], 0
+            values, offset = inputs[first : first + rows], 0
             for layer, (width, out) in enumerate(pairwise(sizes), start=1):
-                middle = begin + width * out
-                W = vector[begin:middle].reshape(out, width)
-                begin = middle + out
+                bias_offset = offset + width * out
+                W = vector[offset:bias_offset].reshape(out, width)
+                offset = bias_offset + out
                 values = values @ W.T
-                values += vector[middle:begin]
+                values += vector[bias_offset:offset]
                 if layer < len(sizes) - 1:
                     values = ACTIVATIONS[self.activation].value(values)
             result[first : first + rows] = values
@@ -205,20 +205,34 @@ class MLP:
         array, (..., parameters)
         """
         (a, b), (c, d) = ([np.asarray(v, np.float64).ravel() for v in pair] for pair in (inputs, outputs))
-        vectors = np.array(theta, np.float64)
-        first, last = self.sizes(len(a), len(c))[1], self.sizes(len(a), len(c))[-2]
-        W, bias = vectors[..., : first * len(a)], vectors[..., first * len(a) : first * (len(a) + 1)]
-        W = W.reshape(*W.shape[:-1], first, len(a))
+        sizes = self.sizes(len(a), len(c))
+        first_width, last_width = sizes[1], sizes[-2]
+        vectors = np.array(theta, np.float64)  # a copy; the slices below are views that change it
+
+        # First layer: W (a x + b) + bias = (W a) x + (bias + W b).
+        W = vectors[..., : first_width * len(a)]
+        bias = vectors[..., first_width * len(a) : first_width * (len(a) + 1)]
+        W = W.reshape(*W.shape[:-1], first_width, len(a))
         bias += W @ b
         W *= a
-        end = vectors[..., vectors.shape[-1] - len(c) * (last + 1) :]
-        end[..., : len(c) * last] *= np.repeat(c, last)
-        end[..., len(c) * last :] *= c
-        end[..., len(c) * last :] += d
+
+        # Last layer: c (W x + bias) + d.
+        last_layer = vectors[..., vectors.shape[-1] - len(c) * (last_width + 1) :]
+        last_layer[..., : len(c) * last_width] *= np.repeat(c, last_width)
+        last_layer[..., len(c) * last_width :] *= c
+        last_layer[..., len(c) * last_width :] += d
         return vectors
 
     def to_torch(self, theta: ArrayLike, inputs: int, outputs: int) -> torch.nn.Sequential:
-        """Return a torch module with these parameters. Its outputs are logits, without sigmoid or softmax."""
+        """Return a torch module with these parameters. Its outputs are logits, without sigmoid or softmax.
+
+        Parameters
+        ----------
+        theta : array_like, (parameters,)
+            The parameters; their type becomes that of the module.
+        inputs, outputs : int
+            Widths of the network's ends.
+        """
         import torch
 
         modules: list[torch.nn.Module] = []

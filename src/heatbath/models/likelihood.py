@@ -135,11 +135,21 @@ class Likelihood:
         return np.asarray(variances * self.problem.target_scale**2 * factor)
 
     def derivative(self, outputs: Floats, targets: Floats, variances: Floats | None = None) -> Floats:
-        """Return the derivative of each example's loss by its outputs, (examples, outputs)."""
+        """Return the derivative of each example's loss by its outputs, (examples, outputs).
+
+        Parameters
+        ----------
+        outputs : array, (examples, outputs)
+            Outputs of the network.
+        targets : array, (examples, targets)
+            Targets as they are scaled in the problem.
+        variances : array, (targets,), optional
+            Noise variances s² of a regression; None if the loss has none.
+        """
         if self.varying:
             values, logarithms = np.split(outputs, 2, axis=-1)
-            precision, r = np.exp(-logarithms), values - targets
-            return np.concatenate([precision * r, (1 - precision * r**2) / 2], axis=-1)
+            precision, residual = np.exp(-logarithms), values - targets
+            return np.concatenate([precision * residual, (1 - precision * residual**2) / 2], axis=-1)
         residual = TASKS[self.problem.task].residual(outputs, targets)
         if variances is None:
             return residual
@@ -228,7 +238,11 @@ def settle(partition: Partition, network: MLP, problem: Problem, batch: int) -> 
 
 
 def _settle(partition: Partition, network: MLP, problem: Problem, batch: int) -> Settled:
-    """Compute what `settle` returns, without the cache."""
+    """Return temperatures, priors and noise variances for a network and a problem; see `settle`.
+
+    The loss is in units of the mean noise variance s̄², which is 1 while the variances are sampled: then the
+    parts' temperature is T/n and their prior 1/(ς² n).
+    """
     likelihood = Likelihood(problem, partition.posterior)
     layers = network.layers(problem.inputs, likelihood.outputs)
     parts, posterior = partition.parts(layers), partition.posterior
@@ -282,7 +296,19 @@ def law_of_variance(n: float, T: float, spread: NDArray[np.float64], every: int 
 
 
 def _draws(likelihood: Likelihood, n: float, T: float, batch: int) -> Draws:
-    """Return how the noise variances are drawn in a run with mini-batches of a size."""
+    """Return how the noise variances are drawn in a run.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        The problem and its posterior.
+    n : float
+        Number of examples, or the sum of their weights.
+    T : float
+        Temperature of the posterior.
+    batch : int
+        Examples in a mini-batch: with small ones, draws are rarer, since each takes a pass over all examples.
+    """
     problem, degrees = likelihood.problem, likelihood.degrees
     rows = problem.X_train.shape[1]
     cost = COST * (1.0 if degrees == math.inf else TAILS)

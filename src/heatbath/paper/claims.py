@@ -95,15 +95,22 @@ def compare_with_paper(values: ArrayLike, paper: float, single: bool) -> Finding
         Accuracy in the paper.
     single : bool
         True if the paper's value is of a single run, False if it is a mean.
+
+    Returns
+    -------
+    Finding
+        Our mean with its interval as text, for a single run also the range of our runs; and the verdict.
     """
     accuracies = np.asarray(values, float)
     mean = student(accuracies)
+
     text = mean.percent()
     if single:
         low, high = np.percentile(accuracies, [2.5, 97.5])
         text += f", runs from {100 * accuracies.min():.1f} to {100 * accuracies.max():.1f}"
     else:
         low, high = mean.low - MEAN_TOLERANCE, mean.high + MEAN_TOLERANCE
+
     distance = max(low - paper, paper - high, 0.0) if math.isfinite(low) else abs(mean.value - paper)
     is_decisive = high - low <= (MAX_RUN_RANGE if single else MAX_MEAN_INTERVAL)  # False for NaN
     if distance <= 1e-12 and is_decisive:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,7 @@ from heatbath.paper.side_by_side import (
     with_settings,
 )
 from heatbath.plotting import style
+from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,45 +37,74 @@ AVERAGED = 10  # last steps over which a classifier is averaged
 
 
 def four_turns(settings: Settings) -> Problem:
-    """Draw the spirals."""
+    """Return the 4-turn spiral, with `settings.points` examples and a data set for each run."""
     return spirals_of(settings, 4, p=1)
 
 
 def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train each method from its own start; return scores, probabilities on the plane and their roughness.
+    """Train each method from its own start; return scores, classifiers on the plane and their roughness.
 
-    Probabilities are averaged over the last steps before each of the times `settings.at`.
+    Parameters
+    ----------
+    settings : Settings
+        Sizes, seed, and `methods`: by name, a partition and the standard deviation of its start. `at` are the
+        steps at which classifiers are compared.
+    progress : callable or None
+        Called with the progress of each training.
+
+    Returns
+    -------
+    Dataset
+        Scores by method, run and record, with a record for each step in `settings.at`; `map`, the classifier
+        of the first run (method, record, y, x); and `roughness` (method, run, record). Classifiers are means
+        over the last AVERAGED steps up to a record.
     """
     problem = four_turns(settings)
     grid = plotting.plane(problem, settings.grid)
     width, height = np.ptp(grid, axis=0) / (settings.grid - 1)
     options = with_settings(settings, steps=max(settings.at), batch=settings.points // 50)
-    steps = [step for end in settings.at for step in range(end - AVERAGED + 1, end + 1)]
-    parts = []
+    recorded = [step for end in settings.at for step in range(end - AVERAGED + 1, end + 1)]
+    ends = slice(AVERAGED - 1, None, AVERAGED)  # records at the steps `settings.at`
+
+    results = []
     for name, (method, scale) in settings.methods.items():
         network = MLP((settings.units,), init="gaussian", scale=scale)
         trained = train_side_by_side(
-            options, progress, problem, {name: method}, network, record=steps, weights=True
+            options, progress, problem, {name: method}, network, record=recorded, weights=True
         )
-        theta = trained.weights().values  # chain, record, parameter
-        x = (grid - problem.shift) / problem.scale
-        maps = np.empty((settings.runs, len(settings.at), settings.grid, settings.grid))
-        for run in range(settings.runs):
-            for i in range(len(settings.at)):
-                networks = theta[run, AVERAGED * i : AVERAGED * (i + 1)]
-                outputs = [problem.decode(network.forward(weights, x, 1))[:, 0] for weights in networks]
-                maps[run, i] = np.mean(outputs, axis=0).reshape(settings.grid, settings.grid)
-        last = [AVERAGED * (i + 1) - 1 for i in range(len(settings.at))]
-        dataset = xr.Dataset(
-            {
-                key: value.isel(record=last, missing_dims="ignore")
-                for key, value in scores_by_axes(trained).items()
-            }
-        )
-        dataset["map"] = (("method", "record", "y", "x"), maps[:1])
-        dataset["roughness"] = (("method", "run", "record"), roughness(maps, height, width)[None])
-        parts.append(dataset)
-    return xr.concat(parts, dim="method")
+        maps = average_classifiers(trained, grid).reshape(-1, len(settings.at), settings.grid, settings.grid)
+        scores = xr.Dataset(scores_by_axes(trained)).isel(record=ends)
+        scores["map"] = (("method", "record", "y", "x"), maps[:1])
+        scores["roughness"] = (("method", "run", "record"), roughness(maps, height, width)[None])
+        results.append(scores)
+    return xr.concat(results, dim="method")
+
+
+def average_classifiers(trained: Run, grid: Array) -> Array:
+    """Return probabilities as means over each AVERAGED consecutive records of a run.
+
+    Parameters
+    ----------
+    trained : Run
+        A run with recorded weights; AVERAGED divides the number of its records.
+    grid : array (point, 2)
+        Inputs in the user's units.
+
+    Returns
+    -------
+    array (chain, group, point)
+        Probabilities of the second class, averaged over each group of AVERAGED records.
+    """
+    problem, network = trained.problem, trained.plan.network
+    x = (grid - problem.shift) / problem.scale
+    weights = trained.weights().values  # (chain, record, parameter)
+    groups = weights.reshape(len(weights), -1, AVERAGED, weights.shape[-1])
+
+    def probability(theta: Array) -> Array:
+        """Return the probability of the second class at every point for one network's parameters."""
+        return problem.decode(network.forward(theta, x, 1))[:, 0]
+
+    return np.array([[np.mean([*map(probability, group)], axis=0) for group in chain] for chain in groups])
 
 
 def roughness(maps: Array, height: float, width: float) -> Array:
@@ -111,18 +142,18 @@ def lower_loss(data: xr.Dataset) -> Finding:
 
 
 def draw(data: xr.Dataset, settings: Settings) -> Figure:
-    """Draw the classifier of every method at every time."""
+    """Draw the classifier of the first run, in a row for each method and a column for each time.
+
+    `data` is what `run` returns for these settings; titles have the accuracies of the same run.
+    """
     problem, times = four_turns(settings), data["step"].values
     methods = method_names(data)
     axes = style.panels(len(methods), len(times), height=0.72 * style.PAGE_WIDTH)
-    for row, method in enumerate(methods):
-        for column in range(len(times)):
-            ax = axes[row * len(times) + column]
-            draw_small_map(ax, problem, data["map"].sel({"method": method}).isel(record=column))
-            accuracy = float(data["accuracy"].sel({"method": method}).isel(record=column, run=0))
-            ax.set_title(
-                f"{method}, {int(times[column]):,} steps: {100 * accuracy:.1f} %", fontsize=style.SMALL_SIZE
-            )
+    for ax, (method, (record, step)) in zip(axes, product(methods, enumerate(times)), strict=True):
+        results = data.sel({"method": method}).isel(record=record)
+        draw_small_map(ax, problem, results["map"])
+        title = f"{method}, {int(step):,} steps: {100 * float(results['accuracy'].isel(run=0)):.1f} %"
+        ax.set_title(title, fontsize=style.SMALL_SIZE)
     return figure_of(axes)
 
 

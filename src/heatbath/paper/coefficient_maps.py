@@ -82,17 +82,23 @@ def best_sigma(data: xr.Dataset) -> float:
     return float(table["sigma"].values[int(table.values.argmax())])
 
 
+def best_accuracy_text(data: xr.Dataset) -> str:
+    """Return the mean accuracy over small τ₁ at the best σ_A, with its interval, and this σ_A."""
+    sigma = best_sigma(data)
+    accuracy = student(data["accuracy"].sel(sigma=sigma, tau1=small_taus(data)).mean("tau1"))
+    return f"{accuracy.percent()} at σ_A = {sigma:g}"
+
+
 def judge_without_noise(data: xr.Dataset) -> Finding:
     """Judge whether AdLaLa is no better than chance with weak noise: its best result for every small τ₁."""
     weak = [sigma for sigma in data["sigma"].values if sigma < WEAK_SIGMA]
-    best = {
-        tau: max((student(final_values(data, tau1=tau, sigma=x)) for x in weak), key=lambda m: m.value)
-        for tau in small_taus(data)
-    }
+    best = {}
+    for tau in small_taus(data):
+        means = [student(final_values(data, tau1=tau, sigma=sigma)) for sigma in weak]
+        best[tau] = max(means, key=lambda mean: mean.value)
     text = ", ".join(f"{mean.percent()} at τ₁ = {tau:g}" for tau, mean in best.items())
-    return Finding(
-        f"at most {text}", combine_verdicts(*(judge_below(mean, MAX_CHANCE) for mean in best.values()))
-    )
+    verdicts = [judge_below(mean, MAX_CHANCE) for mean in best.values()]
+    return Finding(f"at most {text}", combine_verdicts(*verdicts))
 
 
 def judge_band(data: xr.Dataset) -> Finding:
@@ -101,25 +107,32 @@ def judge_band(data: xr.Dataset) -> Finding:
     A σ_A is useful if its accuracy is clearly above that without noise. A decade is required; a factor of two
     counts in part.
     """
-    texts, verdicts = [], []
-    for tau in small_taus(data):
-        without_noise = final_values(data, tau1=tau, sigma=0.0)
-        gains = {
-            float(x): student(final_values(data, tau1=tau, sigma=x) - without_noise)
-            for x in data["sigma"].values
-            if x > 0
-        }
-        useful = [x for x, gain in gains.items() if judge_above(gain, MIN_GAIN) == HOLDS]
-        width = float(np.log10(max(useful) / min(useful))) if useful else 0.0
-        texts.append(
-            f"{min(useful):g} to {max(useful):g} at τ₁ = {tau:g}" if useful else f"nowhere at τ₁ = {tau:g}"
-        )
-        verdicts.append(HOLDS if width >= 0.99 else IN_PART if width > 0.3 else FAILS)
-    sigma = best_sigma(data)
-    best = student(data["accuracy"].sel(sigma=sigma, tau1=small_taus(data)).mean("tau1"))
-    return Finding(
-        f"{', '.join(texts)}; best {best.percent()} at σ_A = {sigma:g}", combine_verdicts(*verdicts)
-    )
+    bands = {tau: useful_sigmas(data, tau) for tau in small_taus(data)}
+    texts = []
+    for tau, sigmas in bands.items():
+        band = f"{min(sigmas):g} to {max(sigmas):g}" if sigmas else "nowhere"
+        texts.append(f"{band} at τ₁ = {tau:g}")
+    text = f"{', '.join(texts)}; best {best_accuracy_text(data)}"
+    return Finding(text, combine_verdicts(*map(judge_width, bands.values())))
+
+
+def useful_sigmas(data: xr.Dataset, tau: float) -> list[float]:
+    """Return every σ_A > 0 that gains clearly more than MIN_GAIN accuracy over σ_A = 0, at one τ₁."""
+    without_noise = final_values(data, tau1=tau, sigma=0.0)
+    gains = {
+        float(sigma): student(final_values(data, tau1=tau, sigma=sigma) - without_noise)
+        for sigma in data["sigma"].values
+        if sigma > 0
+    }
+    return [sigma for sigma, gain in gains.items() if judge_above(gain, MIN_GAIN) == HOLDS]
+
+
+def judge_width(sigmas: list[float]) -> str:
+    """Return the verdict that values of σ_A span a decade, up to rounding; a factor of two counts in part."""
+    width = float(np.log10(max(sigmas) / min(sigmas))) if sigmas else 0.0
+    if width >= 0.99:
+        return HOLDS
+    return IN_PART if width > 0.3 else FAILS
 
 
 def judge_sensitivity(data: xr.Dataset) -> Finding:
@@ -142,7 +155,11 @@ def judge_hottest(data: xr.Dataset) -> Finding:
 
 
 def noise_interpretations(data: xr.Dataset) -> list[ReportTable]:
-    """Return the verdict on each claim under each interpretation."""
+    """Return a table with the best accuracy and the verdict on each claim, by interpretation.
+
+    `data` has accuracies in `readings`, as `run_noise` returns them. The table is alone in a list, as reports
+    expect it.
+    """
     checks = {
         "chance without": judge_without_noise,
         "band": judge_band,
@@ -152,21 +169,14 @@ def noise_interpretations(data: xr.Dataset) -> list[ReportTable]:
     rows = []
     for name in map(str, data["reading"].values):
         results = xr.Dataset({"accuracy": data["readings"].sel(reading=name).rename(reading_run="run")})
-        sigma = best_sigma(results)
-        best = student(results["accuracy"].sel(sigma=sigma, tau1=small_taus(results)).mean("tau1"))
         verdicts = [check(results).verdict for check in checks.values()]
-        rows.append((name, f"{best.percent()} at σ_A = {sigma:g}", *verdicts))
-    return [
-        ReportTable(
-            "The claims under other interpretations of the adaptive part",
-            ("interpretation", "best", *checks),
-            tuple(rows),
-        )
-    ]
+        rows.append((name, best_accuracy_text(results), *verdicts))
+    title = "The claims under other interpretations of the adaptive part"
+    return [ReportTable(title, ("interpretation", "best", *checks), tuple(rows))]
 
 
 def draw_noise(data: xr.Dataset, settings: Settings) -> Figure:
-    """Draw the map over τ₁ and σ_A."""
+    """Draw the mean test accuracy over runs as a map over τ₁ and σ_A."""
     table = data["accuracy"].mean("run").transpose("tau1", "sigma")
     axes = style.panels(1, 1, width=0.8 * style.PAGE_WIDTH, height=0.5 * style.PAGE_WIDTH)
     plotting.heat_map(table.rename("accuracy").rename(tau1="tau"), ax=axes[0])
@@ -217,17 +227,11 @@ DRIVING_NOISE = Experiment(
 
 
 def run_lol(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Sweep LOL over τ₁."""
-    run = train_on_grid(
-        settings,
-        progress,
-        spirals_of(settings, 4),
-        LOL(h=settings.h, gamma=settings.gamma, tau=list(settings.taus)),
-        record=2,
-    )
-    return xr.Dataset(
-        scores_by_axes(run) | prediction_maps(run, {"tau": [settings.taus[0], *settings.taus[-5:]]})
-    )
+    """Sweep LOL over τ₁; return scores at every τ₁, and maps of the classifier at some of them."""
+    method = LOL(h=settings.h, gamma=settings.gamma, tau=list(settings.taus))
+    run = train_on_grid(settings, progress, spirals_of(settings, 4), method, record=2)
+    mapped_taus = [settings.taus[0], *settings.taus[-5:]]
+    return xr.Dataset(scores_by_axes(run) | prediction_maps(run, {"tau": mapped_taus}))
 
 
 def judge_rise(data: xr.Dataset) -> Finding:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from heatbath.datasets import trigonometric
+from heatbath.datasets import Problem, trigonometric
 from heatbath.diagnostics.statistics import bootstrap, student
 from heatbath.methods import SGLD, Adam
 from heatbath.methods.partition import Partition
 from heatbath.methods.presets import LOL
-from heatbath.models.dense import MLP
 from heatbath.paper.claims import (
     Claim,
     Finding,
@@ -49,18 +50,26 @@ if TYPE_CHECKING:
 
 
 def run_tuned(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train AdLaLa at one setting, and SGLD and Adam at several."""
-    problem = spirals_of(settings, 4)
-    methods = {"AdLaLa": settings.adlala}
-    methods |= {
-        f"SGLD σ={sigma:g} h={h:g}": Partition(SGLD(sigma), h)
-        for sigma in settings.sigmas
-        for h in settings.stepsizes
-    }
-    methods |= {f"Adam h={h:g}": Partition(Adam(), h) for h in settings.adam_stepsizes}
-    run = train_side_by_side(
-        settings, progress, problem, methods, network_of(settings), record=settings.records
-    )
+    """Train AdLaLa with fixed coefficients, and SGLD and Adam with several, on the 4-turn spiral.
+
+    Parameters
+    ----------
+    settings : Settings
+        Sizes and seed; `adlala`, a partition; `sigmas` and `stepsizes` of SGLD, `adam_stepsizes` of Adam.
+    progress : callable or None
+        Called with the progress of the training.
+
+    Returns
+    -------
+    Dataset
+        Scores by method, run and record. The names of methods contain their coefficients.
+    """
+    sgld = {f"SGLD σ={sigma:g} h={h:g}": Partition(SGLD(sigma), h)
+            for sigma, h in product(settings.sigmas, settings.stepsizes)}  # fmt: skip
+    adam = {f"Adam h={h:g}": Partition(Adam(), h) for h in settings.adam_stepsizes}
+    methods = {"AdLaLa": settings.adlala} | sgld | adam
+    problem, network = spirals_of(settings, 4), network_of(settings)
+    run = train_side_by_side(settings, progress, problem, methods, network, record=settings.records)
     return xr.Dataset(scores_by_axes(run))
 
 
@@ -74,6 +83,7 @@ def judge_against_best(kind: str) -> Callable[[xr.Dataset], Finding]:
     """Return a check that AdLaLa beats the best setting of a method, "SGLD" or "Adam"."""
 
     def check(data: xr.Dataset) -> Finding:
+        """Compare AdLaLa with the setting that has the highest mean accuracy."""
         best = best_setting(data, kind)
         comparison = compare_runs(final_values(data, method="AdLaLa"), final_values(data, method=best))
         return Finding(f"AdLaLa against the best, {best}: {comparison.ours}", comparison.verdict)
@@ -82,17 +92,22 @@ def judge_against_best(kind: str) -> Callable[[xr.Dataset], Finding]:
 
 
 def draw_tuned(data: xr.Dataset, settings: Settings) -> Figure:
-    """Draw the accuracy of SGLD and Adam over their stepsizes, and AdLaLa's as a line."""
+    """Draw the accuracy over the stepsize, of SGLD on the left and of Adam on the right.
+
+    AdLaLa's mean and interval are a horizontal line and band in both. `data` is what `run_tuned` returns.
+    """
     axes = style.panels(1, 2, height=0.5 * style.PAGE_WIDTH)
-    names = method_names(data)
-    adlala_mean = student(final_values(data, method="AdLaLa"))
-    sigmas = dict.fromkeys(name.split()[1] for name in names if name.startswith("SGLD"))
     for ax in axes:
         ax.set_xscale("log")
+
+    names = method_names(data)
+    sigmas = dict.fromkeys(name.split()[1] for name in names if name.startswith("SGLD"))  # such as "σ=0.1"
     for index, sigma in enumerate(sigmas):
         with_sigma = [name for name in names if name.startswith(f"SGLD {sigma} ")]
         draw_points(axes[0], data, with_sigma, sigma.replace("=", " = "), index)
     draw_points(axes[1], data, [name for name in names if name.startswith("Adam")], "Adam", 0)
+
+    adlala_mean = student(final_values(data, method="AdLaLa"))
     for ax in axes:
         ax.axhspan(adlala_mean.low, adlala_mean.high, color="0.85", zorder=0)
         ax.axhline(adlala_mean.value, color="black", linestyle=":", label="AdLaLa")
@@ -103,7 +118,10 @@ def draw_tuned(data: xr.Dataset, settings: Settings) -> Figure:
 
 
 def draw_points(ax: Axes, data: xr.Dataset, names: list[str], label: str, index: int) -> None:
-    """Draw the mean accuracies of settings with intervals over the stepsize, which is part of their names."""
+    """Draw the mean accuracies of settings with intervals over the stepsize, which is part of their names.
+
+    `names` are methods in `data`; `label` and `index` decide the legend's entry and the colour.
+    """
     h = [float(name.rpartition("h=")[2]) for name in names]
     ax.set_xticks(h, [f"{value:g}" for value in h], minor=False)
     ax.set_xticks([], minor=True)
@@ -162,23 +180,28 @@ TUNED = Experiment(
 
 
 def run_trigonometric(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """All methods, with the curves."""
-    problem = trigonometric(settings.a, n_train=settings.points, n_test=settings.points, draws=settings.runs)
-    run = train_side_by_side(
-        settings, progress, problem, settings.methods, network_of(settings), record=settings.records
-    )
+    """Train all methods on trigonometric data; return scores by method, run and record.
+
+    Where `settings.reading_runs` isn't 0, `readings` has Adam's accuracies under other interpretations.
+    """
+    problem, network = trigonometric_of(settings, settings.runs), network_of(settings)
+    run = train_side_by_side(settings, progress, problem, settings.methods, network, record=settings.records)
     results = scores_by_axes(run)
     if settings.reading_runs:
         results["readings"] = interpretation_accuracies(interpretation_runs(settings, progress), HARD_PAPER)
     return xr.Dataset(results)
 
 
+def trigonometric_of(settings: Settings, draws: int) -> Problem:
+    """Draw trigonometric data: `settings.points` training and test examples in each of several data sets."""
+    return trigonometric(settings.a, n_train=settings.points, n_test=settings.points, draws=draws)
+
+
 def steps_to_accuracy(data: xr.Dataset, method: str, accuracy: float = 0.9) -> Array:
     """Return the step of each run's first record with this accuracy, or infinity if there is none."""
-    values = data["accuracy"].sel({"method": method}).values
-    reached = values >= accuracy
-    steps = np.broadcast_to(data["step"].values.astype(float), values.shape)
-    return np.where(reached.any(axis=1), steps[np.arange(len(values)), reached.argmax(axis=1)], np.inf)
+    is_reached = data["accuracy"].sel({"method": method}).values >= accuracy  # (run, record)
+    first_steps = data["step"].values.astype(float)[is_reached.argmax(axis=1)]
+    return np.where(is_reached.any(axis=1), first_steps, np.inf)
 
 
 def judge_speed(method: str, min_ratio: float) -> Callable[[xr.Dataset], Finding]:
@@ -188,8 +211,9 @@ def judge_speed(method: str, min_ratio: float) -> Callable[[xr.Dataset], Finding
     """
 
     def check(data: xr.Dataset) -> Finding:
+        """Judge the ratio of the median steps to 90 %, Adam's over the method's."""
         ours, adam = steps_to_accuracy(data, method), steps_to_accuracy(data, "Adam")
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"):  # infinity over infinity, where no run arrives
             ratio = bootstrap(lambda a, b: float(np.median(b) / np.median(a)), ours, adam)
         text = f"median {np.median(ours):,.0f} steps, Adam {np.median(adam):,.0f}: {ratio.text()} times as "
         text += f"many; {np.isinf(ours).sum()} and {np.isinf(adam).sum()} of {len(ours)} runs never arrive"
@@ -266,30 +290,42 @@ def interpretation_runs(settings: Settings, progress: ProgressCallback) -> dict[
 
     The paper gives a value for Adam only, so that interpretations of the thermostat don't matter here.
     """
-
-    def interpretation(
-        init: Any = settings.init, shuffled: bool = False, batch_factor: float = 1.0, h: float = 0.01
-    ) -> Any:
-        batch = max(1, int(batch_factor * settings.batch))
-        chosen = with_settings(settings, runs=settings.reading_runs, batch=batch)
-        problem = trigonometric(
-            settings.a, n_train=settings.points, n_test=settings.points, draws=settings.reading_runs
-        )
-        adam = {"Adam": Partition(Adam(), h)}
-        network = MLP((settings.units,), init=init)
-
-        def train() -> Run:
-            return train_side_by_side(chosen, progress, problem, adam, network, record=1, shuffled=shuffled)
-
-        return train
-
-    return {
-        "as run here": interpretation(),
-        "N(0, 0.01²) at the start": interpretation(init="gaussian"),
-        "shuffled epochs": interpretation(shuffled=True),
-        "2 % batches": interpretation(batch_factor=0.4),
-        "Adam at h = 0.005": interpretation(h=0.005),
+    fewer_runs = with_settings(settings, runs=settings.reading_runs)
+    interpretations: dict[str, dict[str, Any]] = {
+        "as run here": {},
+        "N(0, 0.01²) at the start": {"init": "gaussian"},
+        "shuffled epochs": {"shuffled": True},
+        "2 % batches": {"batch": max(1, int(0.4 * settings.batch))},  # in place of 5 %
+        "Adam at h = 0.005": {"h": 0.005},
     }
+    return {
+        name: partial(train_adam, fewer_runs, progress, **options)
+        for name, options in interpretations.items()
+    }
+
+
+def train_adam(
+    settings: Settings, progress: ProgressCallback, *, h: float = 0.01, shuffled: bool = False, **changes: Any
+) -> Run:
+    """Train Adam on trigonometric data, with a record at the last step only.
+
+    Parameters
+    ----------
+    settings : Settings
+        Sizes and seed of the experiment.
+    progress : callable or None
+        Called with the progress of the training.
+    h : float, optional
+        Stepsize (default 0.01).
+    shuffled : bool, optional
+        Take mini-batches from shuffled epochs (default False: each is drawn afresh).
+    **changes
+        Settings to replace, such as `init` or `batch`.
+    """
+    settings = with_settings(settings, **changes)
+    problem, network = trigonometric_of(settings, settings.runs), network_of(settings)
+    adam = {"Adam": Partition(Adam(), h)}
+    return train_side_by_side(settings, progress, problem, adam, network, record=1, shuffled=shuffled)
 
 
 def judge_stalling(data: xr.Dataset) -> Finding:

@@ -37,40 +37,80 @@ EXPLANATION = (
     "flow between parts at unequal temperatures, from curvature, and from noise that is not white or was "
     "larger during the run than at its end"
 )
+EXPLANATION_COLUMNS = (
+    "part",
+    "τ",
+    "temperature",
+    "over τ",
+    "s² at the end",
+    "friction γ or mean ξ",
+    "explained by gradient noise",
+    "of positions",
+)
 MAX_RATIO = 1.5  # temperature over τ of a part that is controlled; three times that counts in part
 
 
 def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train every method; return temperatures over the second half and the final gradient noise, by part."""
-    problem = spirals_of(settings, 2)
+    """Train every method; return temperatures over the second half and the final gradient noise, by part.
+
+    `settings` has sizes and `methods`, partitions by name; `progress` is called with the progress of each
+    training.
+    """
+    problem, network, records = spirals_of(settings, 2), network_of(settings), settings.records
     parts = []
     for name, method in settings.methods.items():
-        network, records = network_of(settings), settings.records
-        options = {"record": records, "losses_every": records}
-        trained = train_one_method(settings, progress, problem, network, method, **options)
+        trained = train_one_method(
+            settings, progress, problem, network, method, record=records, losses_every=records
+        )
         parts += [_part_temperature(name, trained, part) for part in trained.plan.parts()]
     return xr.concat(parts, dim="part")
 
 
 def _part_temperature(name: str, run: Run, part: Part) -> xr.Dataset:
-    """Return a part's temperature over the second half by run, and what gradient noise explains of it."""
-    second_half = run.data["step"].values > run.step // 2
+    """Return a part's kinetic temperature over the second half of a run, and what gradient noise explains.
+
+    Parameters
+    ----------
+    name : str
+        Name of the method, for the label of the part.
+    run : Run
+        A run with recorded temperatures.
+    part : Part
+        A part of it, with Langevin or Adaptive Langevin dynamics.
+
+    Returns
+    -------
+    Dataset
+        `temperature` by run, as a mean over records. For the part: `tau`; `gradient_noise`, its variance at
+        the end; `friction`, γ or the mean ξ; `explained`, the temperature (Langevin) or the friction
+        (adaptive) that gradient noise explains; `positions`, the temperature of the positions that it
+        explains (Langevin only, else NaN); and `adaptive`, 1 for an adaptive part.
+    """
+    in_second_half = run.data["step"].values > run.step // 2
     method: Any = part.method
     h, tau = float(run.partition.h), float(method.tau)  # type: ignore[arg-type, union-attr]
     noise = float(gradient_noise(run).sel(part=part.name).mean("chain"))
+
     is_adaptive = isinstance(method, AdaptiveLangevin)
     if is_adaptive:
-        friction = float(run.xi(part.name).isel(record=second_half).mean())
-        explained = adaptive_friction(h, tau, float(method.sigma), noise)
+        friction = float(run.xi(part.name).isel(record=in_second_half).mean())
+        explained, positions = adaptive_friction(h, tau, float(method.sigma), noise), math.nan
     else:
         friction = float(method.gamma)
         explained = tau + kinetic_heating(h, friction, noise)
-    positions = math.nan if is_adaptive else tau + gradient_heating(h, friction, noise)
-    columns = {"tau": tau, "gradient_noise": noise, "friction": friction, "explained": explained}
-    columns["positions"] = positions
-    heat = run.data["temperature"].sel(part=part.name).isel(record=second_half).mean("record")
+        positions = tau + gradient_heating(h, friction, noise)
+
+    temperature = run.data["temperature"].sel(part=part.name).isel(record=in_second_half).mean("record")
     return xr.Dataset(
-        {"temperature": ("run", heat.values), "adaptive": int(is_adaptive), **columns},
+        {
+            "temperature": ("run", temperature.values),
+            "adaptive": int(is_adaptive),
+            "tau": tau,
+            "gradient_noise": noise,
+            "friction": friction,
+            "explained": explained,
+            "positions": positions,
+        },
         coords={"part": f"{name}: {part.name}"},
     )
 
@@ -92,10 +132,10 @@ def temperature_claim(method: str) -> Claim:
     """Return the claim that the parts of a method with τ > 0 are near their temperature."""
 
     def check(data: xr.Dataset) -> Finding:
-        parts = [str(p) for p in data["part"].values if str(p).startswith(f"{method}:")]
-        ratios = {
-            part: temperature_ratio(data, part) for part in parts if float(data["tau"].sel(part=part)) > 0
-        }
+        """Judge the ratio of temperature to τ of each part whose label begins with the method's name."""
+        parts = [str(part) for part in data["part"].values if str(part).startswith(f"{method}:")]
+        warm = [part for part in parts if float(data["tau"].sel(part=part)) > 0]
+        ratios = {part: temperature_ratio(data, part) for part in warm}
         text = "; ".join(f"{part.partition(': ')[2]} {x.text(digits=2)} τ" for part, x in ratios.items())
         return Finding(text, combine_verdicts(*map(judge_ratio, ratios.values())))
 
@@ -103,54 +143,38 @@ def temperature_claim(method: str) -> Claim:
 
 
 def explanation_table(data: xr.Dataset) -> list[ReportTable]:
-    """Return the table of temperatures and of what gradient noise explains."""
-    rows = []
-    for part in map(str, data["part"].values):
-        row = data.sel(part=part)
-        tau = float(row["tau"])
-        values = row["temperature"].values
-        heat = student(values[np.isfinite(values)])
-        explained = (
-            f"γ_eff = {float(row['explained']):.3g}" if row["adaptive"] else f"{float(row['explained']):.2e}"
-        )
-        positions = "" if row["adaptive"] else f"{float(row['positions']):.2e}"
-        rows.append(
-            (
-                part,
-                f"{tau:.0e}",
-                f"{heat.value:.2e} ({heat.low:.2e} to {heat.high:.2e})",
-                f"{heat.value / tau:.2f}" if tau else "",
-                f"{float(row['gradient_noise']):.2e}",
-                f"{float(row['friction']):.3g}",
-                explained,
-                positions,
-            )
-        )
-    return [
-        ReportTable(
-            EXPLANATION,
-            (
-                "part",
-                "τ",
-                "temperature",
-                "over τ",
-                "s² at the end",
-                "friction γ or mean ξ",
-                "explained by gradient noise",
-                "of positions",
-            ),
-            tuple(rows),
-        )
-    ]
+    """Return the table of temperatures and of what gradient noise explains, alone in a list."""
+    rows = (_explanation_row(data.sel(part=part)) for part in data["part"].values)
+    return [ReportTable(EXPLANATION, EXPLANATION_COLUMNS, tuple(rows))]
+
+
+def _explanation_row(data: xr.Dataset) -> tuple[str, ...]:
+    """Return the texts of one part's row, in the order of EXPLANATION_COLUMNS.
+
+    `data` is what `_part_temperature` returns. Runs that have diverged don't count.
+    """
+    temperatures = data["temperature"].values
+    mean = student(temperatures[np.isfinite(temperatures)])
+    tau, explained = float(data["tau"]), float(data["explained"])
+    return (
+        str(data["part"].values),
+        f"{tau:.0e}",
+        f"{mean.value:.2e} ({mean.low:.2e} to {mean.high:.2e})",
+        f"{mean.value / tau:.2f}" if tau else "",
+        f"{float(data['gradient_noise']):.2e}",
+        f"{float(data['friction']):.3g}",
+        f"γ_eff = {explained:.3g}" if data["adaptive"] else f"{explained:.2e}",
+        "" if data["adaptive"] else f"{float(data['positions']):.2e}",
+    )
 
 
 def draw(data: xr.Dataset, settings: Settings) -> Figure:
-    """Draw the temperature of every part over its τ."""
+    """Draw the ratio of temperature to τ of every part with τ > 0, with its 95 % interval."""
     warm = data.isel(part=np.flatnonzero(data["tau"].values > 0))
     rows = []
     for part in map(str, warm["part"].values):
-        over_tau = temperature_ratio(warm, part)
-        rows.append(plotting.Score(part, over_tau.value, (over_tau.low, over_tau.high)))
+        ratio, low, high = temperature_ratio(warm, part)
+        rows.append(plotting.Score(part, ratio, (low, high)))
     axes = style.panels(1, 1, width=0.8 * style.PAGE_WIDTH, height=1.2 + 0.26 * len(rows))
     plotting.scores(rows, "kinetic temperature / τ", ax=axes[0])
     axes[0].axvline(1.0, color="black", linewidth=0.8, linestyle=":")

@@ -6,10 +6,11 @@ units.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from heatbath.diagnostics.statistics import Measured, bootstrap, student
 from heatbath.methods import SGD
@@ -43,9 +44,9 @@ EARLY_STEPS = 2000  # what the paper calls the beginning
 
 
 def gradient_norms(theta: Array, X: Array, y: Array, units: int) -> Array:
-    """Return the norm of the gradient of each example's loss.
+    """Return the norm of the gradient of each example's cross entropy.
 
-    The network has one ReLU layer and one logit.
+    The network has one hidden ReLU layer and one logit.
 
     Parameters
     ----------
@@ -59,47 +60,62 @@ def gradient_norms(theta: Array, X: Array, y: Array, units: int) -> Array:
     W, b = theta[: 2 * units].reshape(units, 2), theta[2 * units : 3 * units]
     v, c = theta[3 * units : 4 * units], theta[4 * units]
     z = np.maximum(X @ W.T + b, 0)
-    residual = 1 / (1 + np.exp(-np.clip(z @ v + c, -500, 500))) - y
+    residual = 1 / (1 + np.exp(-np.clip(z @ v + c, -500, 500))) - y  # derivative of the loss by the logit
+    # Squared norms of the logit's gradients by the parameters of both layers
     hidden = ((z > 0) * v**2).sum(axis=1) * (1 + (X**2).sum(axis=1))
     output = 1 + (z**2).sum(axis=1)
     norms: Array = np.abs(residual) * np.sqrt(hidden + output)
     return norms
 
 
+def thirds(radius: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which examples are in the inner and which in the outer third by their distance to the origin."""
+    low, high = np.quantile(radius, [1 / 3, 2 / 3])
+    return radius <= low, radius >= high
+
+
 def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train; return the mean effect of the inner and the outer third of the training examples by record."""
+    """Train; return the mean effect of the inner and the outer third of the training examples.
+
+    Parameters
+    ----------
+    settings : Settings
+        Sizes and seed; `methods`, partitions by name; and `at`, the steps at which effects are measured.
+    progress : callable or None
+        Called with the progress of the training.
+
+    Returns
+    -------
+    Dataset
+        `effect`, the mean norm of an example's gradient, by method, run, record and third (`where`: "inner"
+        or "outer").
+    """
     problem = spirals_of(settings, 2)
+    records: dict[str, Any] = {"record": list(settings.at), "losses_every": len(settings.at)}
     trained = train_side_by_side(
-        settings,
-        progress,
-        problem,
-        settings.methods,
-        network_of(settings),
-        record=list(settings.at),
-        weights=True,
-        losses_every=len(settings.at),
+        settings, progress, problem, settings.methods, network_of(settings), weights=True, **records
     )
-    weights = trained.weights().values
-    means = np.empty((*weights.shape[:2], 2))
+
+    weights = trained.weights().values  # (chain, record, parameter)
+    effects = np.empty((*weights.shape[:2], 2))
     for chain, draw in enumerate(trained.data["draw"].values):
         X, y = problem.X_train[draw], problem.Y_train[draw, :, 0]
-        radius = np.linalg.norm(X, axis=1)
-        low, high = np.quantile(radius, [1 / 3, 2 / 3])
-        for record in range(weights.shape[1]):
-            norms = gradient_norms(weights[chain, record].astype(float), X, y, settings.units)
-            means[chain, record] = norms[radius <= low].mean(), norms[radius >= high].mean()
-    array = xr.DataArray(means, dims=("chain", "record", "where"), coords={"where": ["inner", "outer"]})
-    return xr.Dataset({"effect": unstack_chains(trained, array)})
+        is_inner, is_outer = thirds(np.linalg.norm(X, axis=1))
+        for record, theta in enumerate(weights[chain].astype(float)):
+            norms = gradient_norms(theta, X, y, settings.units)
+            effects[chain, record] = norms[is_inner].mean(), norms[is_outer].mean()
+
+    labelled = xr.DataArray(effects, dims=("chain", "record", "where"), coords={"where": ["inner", "outer"]})
+    return xr.Dataset({"effect": unstack_chains(trained, labelled)})
 
 
 def effect_ratio(data: xr.Dataset, method: str, low: int, high: int) -> Measured:
     """Return the effect of outer points over that of inner ones, averaged over the steps from low to high."""
     steps = data["step"].values
     is_selected = (steps >= low) & (steps <= high)
-    effect = (
-        data["effect"].sel({"method": method}).isel(record=is_selected).transpose("where", "run", "record")
-    )
-    inner, outer = np.trapezoid(effect.values, steps[is_selected], axis=-1)
+    effects = data["effect"].sel({"method": method}).isel(record=is_selected)
+    by_third = effects.transpose("where", "run", "record").values
+    inner, outer = np.trapezoid(by_third, steps[is_selected], axis=-1)
     return bootstrap(lambda a, b: float(a.mean() / b.mean()), outer, inner)
 
 
@@ -107,10 +123,11 @@ def judge_outer_first(data: xr.Dataset) -> Finding:
     """Judge whether outer points have the larger effect under SGD before step 2000."""
     early = effect_ratio(data, "SGD", 0, EARLY_STEPS)
     start = data["effect"].sel({"method": "SGD"}).isel(record=0).mean("run")
-    text = f"outer over inner {early.text(digits=2)} until step {EARLY_STEPS:,}; at the start "
-    return Finding(
-        text + f"{float(start.sel(where='outer') / start.sel(where='inner')):.2f}", judge_above(early, 1.0)
+    start_ratio = float(start.sel(where="outer") / start.sel(where="inner"))
+    text = (
+        f"outer over inner {early.text(digits=2)} until step {EARLY_STEPS:,}; at the start {start_ratio:.2f}"
     )
+    return Finding(text, judge_above(early, 1.0))
 
 
 def judge_change(data: xr.Dataset) -> Finding:
@@ -132,25 +149,22 @@ def judge_equal_effects(data: xr.Dataset) -> Finding:
 
 
 def draw(data: xr.Dataset, settings: Settings) -> Figure:
-    """Draw the effect of inner and outer points over the steps."""
+    """Draw the effect of inner and outer points over the steps, with 95 % intervals, for two methods.
+
+    `data` is what `run` returns.
+    """
     axes = style.panels(1, 2, height=0.5 * style.PAGE_WIDTH)
+    steps = data["step"].values
     top = float(data["effect"].mean("run").max()) * 1.1
     for ax, method in zip(axes, data["method"].values, strict=False):
         effect = data["effect"].sel({"method": method})
-        for index, where in enumerate(effect["where"].values):
-            measured = np.array(
-                [student(runs) for runs in effect.sel(where=where).transpose("record", "run").values]
-            )
-            steps = effect["step"].values
-            ax.plot(steps, measured[:, 0], label=f"{where} third", linewidth=1.4, **style.line_style(index))
-            ax.fill_between(
-                steps,
-                measured[:, 1],
-                measured[:, 2],
-                color=style.line_style(index)["color"],
-                alpha=0.2,
-                linewidth=0,
-            )
+        for index, third in enumerate(effect["where"].values):
+            by_record = effect.sel(where=third).transpose("record", "run").values
+            mean, low, high = np.array([student(runs) for runs in by_record]).T
+            line_options = style.line_style(index)
+            ax.plot(steps, mean, label=f"{third} third", linewidth=1.4, **line_options)
+            ax.fill_between(steps, low, high, color=line_options["color"], alpha=0.2, linewidth=0)
+
         ax.set_xscale("symlog", linthresh=20)
         ax.set(title=str(method), ylim=(0, 1.05 * top), xlim=(0, None))
         ax.title.set_fontsize(style.SMALL_SIZE)

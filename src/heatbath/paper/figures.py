@@ -95,12 +95,13 @@ def draw_small_map(ax: Axes, problem: Problem, probability: xr.DataArray) -> Non
 
 
 def draw_temperatures(data: xr.Dataset, problem: Problem, square: bool = False) -> Figure:
-    """Draw classifiers at several temperatures, and beside them the accuracy over all temperatures.
+    """Draw classifiers at several temperatures in two rows, and the accuracy over all temperatures.
 
     Parameters
     ----------
     data : Dataset
-        Results with `map` and `accuracy` by τ.
+        Results of a sweep over τ: `accuracy` (tau, run, record), and `map`, the classifiers of the first run
+        on the plane (tau_of_map, y, x).
     problem : Problem
         The problem of the maps.
     square : bool
@@ -108,33 +109,39 @@ def draw_temperatures(data: xr.Dataset, problem: Problem, square: bool = False) 
     """
     from matplotlib.figure import Figure
 
-    shown = data["tau_of_map"].values
-    columns = len(shown) // 2
-    height = 2 * (style.PAGE_WIDTH / (columns + 1.15) + 0.25) if square else 0.43 * style.PAGE_WIDTH
+    mapped_taus = data["tau_of_map"].values
+    columns = len(mapped_taus) // 2  # of maps, in two rows
+    last_width = 1.15  # of the column with accuracies, relative to a map
+    height = 2 * (style.PAGE_WIDTH / (columns + last_width) + 0.25) if square else 0.43 * style.PAGE_WIDTH
     figure = Figure(figsize=(style.PAGE_WIDTH, height), layout="constrained")
-    grid = figure.add_gridspec(2, columns + 1, width_ratios=[1.0] * columns + [1.15])
-    for index, tau in enumerate(shown):
+    grid = figure.add_gridspec(2, columns + 1, width_ratios=[1.0] * columns + [last_width])
+
+    final_accuracy = data["accuracy"].isel(record=-1)
+    for index, tau in enumerate(mapped_taus):
         ax = figure.add_subplot(grid[divmod(index, columns)])
         draw_small_map(ax, problem, data["map"].sel(tau_of_map=tau))
-        accuracy = float(data["accuracy"].sel(tau=tau).isel(record=-1, run=0))  # of the run that is shown
-        ax.set_title(
-            rf"$\tau$ = {style.format_number(float(tau))}: {100 * accuracy:.1f} %", fontsize=style.SMALL_SIZE
-        )
+        percentage = 100 * float(final_accuracy.sel(tau=tau).isel(run=0))  # of the run that is shown
+        title = rf"$\tau$ = {style.format_number(float(tau))}: {percentage:.1f} %"
+        ax.set_title(title, fontsize=style.SMALL_SIZE)
         ax.set_aspect("equal" if square else "auto")
-    _draw_accuracy_over_tau(figure.add_subplot(grid[:, columns]), data["accuracy"].isel(record=-1))
+    _draw_accuracy_over_tau(figure.add_subplot(grid[:, columns]), final_accuracy)
     return figure
 
 
 def _draw_accuracy_over_tau(ax: Axes, accuracy: xr.DataArray) -> None:
-    """Draw the mean accuracy over τ on a logarithmic axis; τ = 0 is at the left end."""
-    values = accuracy["tau"].values.astype(float)
-    positive = values[values > 0]
-    positions = np.where(values > 0, values, positive.min() / 10)
-    draw_means(
-        ax, positions, [accuracy.sel(tau=tau) for tau in values], fmt="o-", ms=4, color=style.COLOURS[0]
-    )
+    """Draw the mean accuracy (tau, run) over τ on a logarithmic axis.
+
+    τ = 0, which must be the first if it occurs, is drawn a decade to the left of the smallest other τ.
+    """
+    taus = accuracy["tau"].values.astype(float)
+    positive = taus[taus > 0]
+    positions = np.where(taus > 0, taus, positive.min() / 10)
+    runs = [accuracy.sel(tau=tau) for tau in taus]
+    draw_means(ax, positions, runs, fmt="o-", ms=4, color=style.COLOURS[0])
+
     ax.set_xscale("log")
-    if (values == 0).any():
-        ax.set_xticks([positions[0], *positive[::2]], ["0", *(style.format_number(v) for v in positive[::2])])
+    if (taus == 0).any():
+        labelled = positive[::2]
+        ax.set_xticks([positions[0], *labelled], ["0", *map(style.format_number, labelled)])
     style.label_axes(ax, style.quantity_label("tau"), "test accuracy")
     style.format_percent(ax.yaxis)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from heatbath.datasets import spirals
 from heatbath.diagnostics.statistics import bootstrap, student
 from heatbath.methods import SGD, SGLD, Adam
 from heatbath.methods.partition import Partition
 from heatbath.methods.presets import LOL
-from heatbath.models.dense import MLP
 from heatbath.paper.claims import (
     FAILS,
     HOLDS,
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Init: TypeAlias = Literal["torch", "gaussian", "zeros"]
 EXCITED = 0.05  # size above which a parameter counts as excited: five standard deviations of N(0, 0.01²)
 NEAR_ZERO = 0.05  # size below which a parameter counts as near zero
 FINE_BINS = np.linspace(-4, 4, 161)  # edges for distributions over time
@@ -74,25 +72,32 @@ def parameter_histograms(run: Run, units: int, bins: Array) -> xr.DataArray:
     Parameters
     ----------
     run : Run
-        A comparison with recorded parameters.
+        A comparison with recorded parameters, of networks with two inputs and one hidden layer.
     units : int
         Number of hidden units.
     bins : array
         Edges of the bins.
+
+    Returns
+    -------
+    DataArray (method, kind, record, bin)
+        `kind` is "weights" or "biases", and `bin` has the centres of the bins.
     """
-    weights = unstack_chains(run, run.weights())
-    counts = [
-        [
-            [np.histogram(weights.values[m, :, r, span], bins)[0] for r in range(weights.sizes["record"])]
-            for span in (slice(0, 2 * units), slice(2 * units, 3 * units))
-        ]
-        for m in range(weights.sizes["method"])
-    ]
-    sizes = np.array([2 * units, units])[:, None, None] * weights.sizes["run"]
+    by_run = unstack_chains(run, run.weights())
+    theta = by_run.transpose("method", "record", "run", "parameter").values
+    kinds = {"weights": slice(0, 2 * units), "biases": slice(2 * units, 3 * units)}
+
+    def fractions(values: Array) -> Array:
+        """Return the fraction of all values in each bin."""
+        return np.histogram(values, bins)[0] / values.size
+
     return xr.DataArray(
-        np.array(counts) / sizes,
+        [
+            [[fractions(values[:, span]) for values in by_record] for span in kinds.values()]
+            for by_record in theta
+        ],
         dims=("method", "kind", "record", "bin"),
-        coords={"kind": ["weights", "biases"], "bin": (bins[1:] + bins[:-1]) / 2},
+        coords={"kind": list(kinds), "bin": (bins[1:] + bins[:-1]) / 2},
     )
 
 
@@ -109,62 +114,95 @@ def interpretation_runs(
 ) -> dict[str, Callable[[], Run]]:
     """Return functions that train methods under each interpretation of what the paper leaves open.
 
-    `make_methods` returns the methods; it takes options of AdLaLa's adaptive part.
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the experiment; `reading_runs` is the number of runs under each interpretation.
+    progress : callable or None
+        Called with the progress of each training.
+    make_methods : callable
+        Returns the methods by name; it takes options of AdLaLa's adaptive part.
     """
+    fewer_runs = with_settings(settings, runs=settings.reading_runs)
+    usual = make_methods()
+    noisier_sgld = {"SGLD": Partition(SGLD(settings.sgld / np.sqrt(0.1)), 0.1)}
 
-    def interpretation(
-        p: float = 0.5,
-        init: Init = settings.init,
-        shuffled: bool = False,
-        batch_factor: int = 1,
-        methods: dict[str, Partition] | None = None,
-        **options: Any,
-    ) -> Callable[[], Run]:
-        batch = batch_factor * settings.batch
-        chosen = with_settings(settings, runs=settings.reading_runs, batch=batch)
-        problem = spirals(
-            settings.turns, n_train=settings.points, n_test=settings.points, p=p, draws=settings.reading_runs
-        )
-        network = MLP((settings.units,), init=init)
-        return lambda: train_side_by_side(
-            chosen,
-            progress,
-            problem,
-            methods or make_methods(**options),
-            network,
-            record=1,
-            shuffled=shuffled,
-        )
+    def training(methods: Mapping[str, Partition], **options: Any) -> Callable[[], Run]:
+        """Return a function that trains these methods, with some options of `train_spiral`."""
+        return partial(train_spiral, fewer_runs, progress, methods, **options)
 
-    noisier_sgld = make_methods() | {"SGLD": Partition(SGLD(settings.sgld / np.sqrt(0.1)), 0.1)}
     return {
-        "as run here": interpretation(),
-        "torch's start": interpretation(init="torch"),
-        "shuffled epochs": interpretation(shuffled=True),
-        "batches twice as large": interpretation(batch_factor=2),
-        "ξ per tensor": interpretation(thermostat="tensor"),
-        "C with ε": interpretation(friction="sde"),
-        "mean of p² in E": interpretation(kinetic="mean"),
-        "p = 1": interpretation(p=1.0),
-        "SGLD adds σR, not σ√h R": interpretation(methods=noisier_sgld),
+        "as run here": training(usual),
+        "torch's start": training(usual, init="torch"),
+        "shuffled epochs": training(usual, shuffled=True),
+        "batches twice as large": training(usual, batch=2 * settings.batch),
+        "ξ per tensor": training(make_methods(thermostat="tensor")),
+        "C with ε": training(make_methods(friction="sde")),
+        "mean of p² in E": training(make_methods(kinetic="mean")),
+        "p = 1": training(usual, p=1.0),
+        "SGLD adds σR, not σ√h R": training(usual | noisier_sgld),
     }
 
 
+def train_spiral(
+    settings: Settings,
+    progress: ProgressCallback,
+    methods: Mapping[str, Partition],
+    *,
+    p: float = 0.5,
+    shuffled: bool = False,
+    **changes: Any,
+) -> Run:
+    """Train methods on the spiral with `settings.turns` turns, with a record at the last step only.
+
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the experiment.
+    progress : callable or None
+        Called with the progress of the training.
+    methods : mapping from name to Partition
+        The methods.
+    p : float, optional
+        Exponent of the spiral (default 0.5).
+    shuffled : bool, optional
+        Take mini-batches from shuffled epochs (default False: each is drawn afresh).
+    **changes
+        Settings to replace, such as `init` or `batch`.
+    """
+    settings = with_settings(settings, **changes)
+    problem, network = spirals_of(settings, settings.turns, p=p), network_of(settings)
+    return train_side_by_side(settings, progress, problem, methods, network, record=1, shuffled=shuffled)
+
+
 def run_over_time(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train the four methods, with records at the paper's steps."""
-    problem = spirals_of(settings, settings.turns)
+    """Train the four methods on a spiral, with records at the start and at the paper's steps.
+
+    Parameters
+    ----------
+    settings : Settings
+        Sizes and seed; `turns` of the spiral; `gamma`, the friction of AdLaLa's output layer; `at`, the steps
+        to record.
+    progress : callable or None
+        Called with the progress of each training.
+
+    Returns
+    -------
+    Dataset
+        By method and record: scores, `histogram` of the hidden parameters, and `excited`, the fraction of
+        them that are larger than EXCITED. `readings` has accuracies under other interpretations.
+    """
+    problem, network = spirals_of(settings, settings.turns), network_of(settings)
     make_methods = partial(methods_over_time, settings.gamma)
-    network = network_of(settings)
     run = train_side_by_side(
         settings, progress, problem, make_methods(), network, record=[0, *settings.at], weights=True
     )
     results = scores_by_axes(run) | {
         "histogram": parameter_histograms(run, settings.units, FINE_BINS),
-        "excited": parameter_fraction(run, settings.units, lambda w: abs(w) > EXCITED),
+        "excited": parameter_fraction(run, settings.units, lambda theta: abs(theta) > EXCITED),
     }
-    results["readings"] = interpretation_accuracies(
-        interpretation_runs(settings, progress, make_methods), PAPER[settings.turns]
-    )
+    trainings = interpretation_runs(settings, progress, make_methods)
+    results["readings"] = interpretation_accuracies(trainings, PAPER[settings.turns])
     return xr.Dataset(results)
 
 
@@ -175,58 +213,61 @@ PAPER = {  # accuracies at step 10,000 by number of turns
 
 
 def accuracy_claims(paper: Mapping[str, float], single: bool, when: str) -> tuple[Claim, ...]:
-    """Return a claim for every accuracy in the paper; `single` means that it is of a single run."""
-    return tuple(
-        Claim(
-            f"{name}: test accuracy {when}",
-            lambda data, name=name, value=value: compare_with_paper(
-                final_values(data, method=name), value, single
-            ),  # type: ignore[misc]
-            f"{100 * value:.4g} %",
-        )
-        for name, value in paper.items()
-    )
+    """Return a claim for every accuracy in the paper.
+
+    Parameters
+    ----------
+    paper : mapping from method to float
+        Accuracies in the paper.
+    single : bool
+        True if these are of a single run, False if they are means.
+    when : str
+        When or over what they were measured, for the text of the claim.
+    """
+
+    def claim(method: str, value: float) -> Claim:
+        """Return the claim about one method, with the paper's value."""
+
+        def check(data: xr.Dataset) -> Finding:
+            """Compare the final accuracies of the method's runs with the paper's value."""
+            return compare_with_paper(final_values(data, method=method), value, single)
+
+        return Claim(f"{method}: test accuracy {when}", check, f"{100 * value:.4g} %")
+
+    return tuple(claim(method, value) for method, value in paper.items())
 
 
 def judge_excitation(data: xr.Dataset) -> Finding:
     """Judge whether samplers excite twice as many hidden parameters as optimisers by the first record."""
     excited = data["excited"].isel(record=1)
-    fractions = {m: excited.sel({"method": m}).values for m in method_names(data)}
-    text = ", ".join(f"{name} {student(x).percent()}" for name, x in fractions.items())
-    differences = [
-        student(fractions[sampler] - 2 * fractions[optimiser])
-        for sampler in ("SGLD", "AdLaLa")
-        for optimiser in ("SGD", "Adam")
-    ]
+    fractions = {method: excited.sel({"method": method}).values for method in method_names(data)}
+    text = ", ".join(f"{method} {student(runs).percent()}" for method, runs in fractions.items())
+    pairs = product(("SGLD", "AdLaLa"), ("SGD", "Adam"))
+    differences = [student(fractions[sampler] - 2 * fractions[optimiser]) for sampler, optimiser in pairs]
     return Finding(f"{text} beyond 0.05", combine_verdicts(*map(judge_above, differences)))
 
 
 def draw_over_time(data: xr.Dataset, settings: Settings) -> Figure:
-    """Draw distributions of weights and biases of every method at the records."""
+    """Draw the distributions of weights and biases, in two rows with a column for each method.
+
+    `data` is what `run_over_time` returns. There is a line for each record after the start; titles have the
+    mean accuracy of a method at the end.
+    """
     methods = method_names(data)
     axes = style.panels(2, len(methods), height=0.62 * style.PAGE_WIDTH)
-    for row, kind in enumerate(("weights", "biases")):
-        for column, method in enumerate(methods):
-            ax = axes[row * len(methods) + column]
-            draw_histogram(
-                ax,
-                data["histogram"].sel({"method": method, "kind": kind}).isel(record=slice(1, None)),
-                data["step"].values[1:],
-            )
-            accuracy = student(final_values(data, method=method))
-            title = f"{method}: {100 * accuracy.value:.1f} %" if row == 0 else ""
-            ax.set_title(title, fontsize=style.SMALL_SIZE)
-            style.label_axes(ax, "weights" if row == 0 else "biases", "share per bin" if column == 0 else "")
+    later_histograms, later_steps = data["histogram"].isel(record=slice(1, None)), data["step"].values[1:]
+    for ax, (kind, method) in zip(axes, product(("weights", "biases"), methods), strict=True):
+        draw_histogram(ax, later_histograms.sel({"method": method, "kind": kind}), later_steps)
+        style.label_axes(ax, kind, "share per bin" if method == methods[0] else "")
+
+    for ax, method in zip(axes, methods, strict=False):
+        accuracy = student(final_values(data, method=method)).value
+        ax.set_title(f"{method}: {100 * accuracy:.1f} %", fontsize=style.SMALL_SIZE)
+
     handles, labels = axes[0].get_legend_handles_labels()
+    options: dict[str, Any] = {"fontsize": style.SMALL_SIZE, "frameon": False}
     figure = figure_of(axes)
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=len(labels),
-        fontsize=style.SMALL_SIZE,
-        frameon=False,
-    )
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), **options)
     return figure
 
 
@@ -247,7 +288,17 @@ def draw_edges(counts: xr.DataArray) -> Any:
 
 
 def experiment_over_time(turns: int, gamma: float, name: str) -> Experiment:
-    """Return the experiment on a spiral; `gamma` is the friction of AdLaLa's output layer."""
+    """Return the experiment that compares distributions of parameters over time on a spiral.
+
+    Parameters
+    ----------
+    turns : int
+        Number of turns of the spiral, 2 or 4.
+    gamma : float
+        Friction of AdLaLa's output layer.
+    name : str
+        Name of the experiment on the command line.
+    """
     return Experiment(
         name=name,
         title=f"Weights and biases over time: the {turns}-turn spiral",
@@ -312,33 +363,41 @@ def methods_over_runs(**options: Any) -> dict[str, Partition]:
 
 
 def run_hundred(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train all methods; return scores and the parameters at the end."""
-    problem = spirals_of(settings, 2)
+    """Train all methods on the 2-turn spiral and record the parameters at the end.
+
+    Parameters
+    ----------
+    settings : Settings
+        Sizes and seed.
+    progress : callable or None
+        Called with the progress of each training.
+
+    Returns
+    -------
+    Dataset
+        By method: scores, `histogram` of the hidden parameters, and `near_zero`, the fraction of them that
+        are smaller than NEAR_ZERO. `readings` has accuracies under other interpretations.
+    """
+    problem, network = spirals_of(settings, 2), network_of(settings)
     run = train_side_by_side(
-        settings, progress, problem, methods_over_runs(), network_of(settings), record=1, weights=True
+        settings, progress, problem, methods_over_runs(), network, record=1, weights=True
     )
     results = scores_by_axes(run) | {
         "histogram": parameter_histograms(run, settings.units, WIDE_BINS),
-        "near_zero": parameter_fraction(run, settings.units, lambda w: abs(w) < NEAR_ZERO),
+        "near_zero": parameter_fraction(run, settings.units, lambda theta: abs(theta) < NEAR_ZERO),
     }
-    results["readings"] = interpretation_accuracies(
-        interpretation_runs(settings, progress, methods_over_runs), PAPER_MEANS
-    )
+    trainings = interpretation_runs(settings, progress, methods_over_runs)
+    results["readings"] = interpretation_accuracies(trainings, PAPER_MEANS)
     return xr.Dataset(results)
 
 
 def judge_near_zero(data: xr.Dataset) -> Finding:
     """Judge whether optimisers leave more hidden weights and biases below 0.05 in size than samplers."""
-    near_zero = data["near_zero"].isel(record=-1)
-    fractions = {
-        name: near_zero.sel({"method": name}).values for name in ("SGD", "Adam", "SGLD", "AdLaLa, γ = 0.5")
-    }
-    text = ", ".join(f"{name} {student(x).percent()}" for name, x in fractions.items())
-    differences = [
-        student(fractions[optimiser] - fractions[sampler])
-        for optimiser in ("SGD", "Adam")
-        for sampler in ("SGLD", "AdLaLa, γ = 0.5")
-    ]
+    optimisers, samplers = ("SGD", "Adam"), ("SGLD", "AdLaLa, γ = 0.5")
+    fractions = {m: final_values(data, "near_zero", method=m) for m in (*optimisers, *samplers)}
+    text = ", ".join(f"{method} {student(runs).percent()}" for method, runs in fractions.items())
+    pairs = product(optimisers, samplers)
+    differences = [student(fractions[optimiser] - fractions[sampler]) for optimiser, sampler in pairs]
     return Finding(f"{text} below 0.05", combine_verdicts(*map(judge_above, differences)))
 
 
@@ -351,44 +410,55 @@ def judge_gap(method: str, paper: float) -> Callable[[xr.Dataset], Finding]:
     """Return a check that a method's gap is the paper's within a quarter, or in part within a half."""
 
     def check(data: xr.Dataset) -> Finding:
+        """Judge the relative distance of the gap to the paper's."""
         points = gap(final_values(data, method=method))
         distance = abs(points - paper) / paper
-        verdict = HOLDS if distance <= 0.25 else IN_PART if distance <= 0.5 else FAILS
-        return Finding(f"{points:.1f} points", verdict)
+        text = f"{points:.1f} points"
+        if distance <= 0.25:
+            return Finding(text, HOLDS)
+        return Finding(text, IN_PART if distance <= 0.5 else FAILS)
 
     return check
 
 
 def judge_smaller_gap(data: xr.Dataset) -> Finding:
-    """Judge whether the range of 95 % of the runs is smaller for AdLaLa than for LOL and Adam."""
+    """Judge whether the range of 95 % of the runs is smaller for AdLaLa than for LOL and Adam.
+
+    Differences of ranges have intervals from resampled runs.
+    """
 
     def spread(values: Array) -> float:
         """Return the width of the range that holds 95 % of the runs, in points."""
         return float(np.subtract(*np.percentile(100 * values, [97.5, 2.5])))
 
+    def difference(first: Array, second: Array) -> float:
+        """Return how much wider that range is for the first runs than for the second."""
+        return spread(first) - spread(second)
+
     ours = final_values(data, method="AdLaLa, γ = 0.5")
     rivals = {name: final_values(data, method=name) for name in ("Adam", "LOL")}
-    text = ", ".join(f"{name} {spread(x):.1f}" for name, x in {"AdLaLa": ours, **rivals}.items())
-    verdicts = [
-        judge_below(bootstrap(lambda a, b: spread(a) - spread(b), ours, x), 0.0) for x in rivals.values()
-    ]
+    text = ", ".join(f"{name} {spread(runs):.1f}" for name, runs in {"AdLaLa": ours, **rivals}.items())
+    verdicts = [judge_below(bootstrap(difference, ours, runs), 0.0) for runs in rivals.values()]
     return Finding(f"{text} points hold 95 % of the runs", combine_verdicts(*verdicts))
 
 
 def draw_runs(data: xr.Dataset, settings: Settings) -> Figure:
-    """Draw distributions at the end over all runs, and the accuracies."""
+    """Draw the distributions of weights and of biases at the end, by method, and the accuracies of all runs.
+
+    `data` is what `run_hundred` returns.
+    """
     methods = method_names(data)
     axes = style.panels(1, 3, height=0.5 * style.PAGE_WIDTH)
+    final = data["histogram"].isel(record=-1)
+    edges = draw_edges(final)
     for ax, kind in zip(axes, ("weights", "biases"), strict=False):
         for index, method in enumerate(methods):
-            counts = data["histogram"].sel({"method": method, "kind": kind}).isel(record=-1)
-            ax.stairs(
-                counts.values, draw_edges(counts), label=method, linewidth=1.1, **style.line_style(index)
-            )
+            fractions = final.sel({"method": method, "kind": kind}).values
+            ax.stairs(fractions, edges, label=method, linewidth=1.1, **style.line_style(index))
         style.set_log_scale(ax, bottom=1e-5)
         style.label_axes(ax, kind, "share per bin")
     style.add_legend(axes[0])
-    draw_all_runs(axes[2], {m: final_values(data, method=m) for m in methods})
+    draw_all_runs(axes[2], {method: final_values(data, method=method) for method in methods})
     return figure_of(axes)
 
 

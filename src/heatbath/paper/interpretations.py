@@ -16,6 +16,8 @@ from heatbath.paper.experiment import ReportTable
 from heatbath.paper.side_by_side import Array, scores_by_axes
 from heatbath.runs.run import Run
 
+RESAMPLES = 1000  # of the runs, to see how sure the closest interpretation is
+
 
 def interpretation_accuracies(
     trainings: Mapping[str, Callable[[], Run]], paper: Mapping[str, float]
@@ -58,9 +60,8 @@ def interpretations_table(data: xr.Dataset, paper: Mapping[str, float]) -> Repor
     paper : mapping from method to float
         Accuracies in the paper.
     """
-    values = (
-        data["readings"].sel(reading_method=list(paper)).transpose("reading", "reading_method", ...).values
-    )
+    readings = data["readings"].sel(reading_method=list(paper))
+    values = readings.transpose("reading", "reading_method", ...).values
     names = [str(name) for name in data["reading"].values]
     targets = np.array(list(paper.values()))
 
@@ -69,12 +70,14 @@ def interpretations_table(data: xr.Dataset, paper: Mapping[str, float]) -> Repor
         mean_distances: Array = np.abs(values[..., runs].mean(axis=-1) - targets).mean(axis=-1)
         return mean_distances
 
-    closest = [int(distances(runs).argmin()) for (runs,) in resampled(values.shape[-1], repeats=1000)]
-    wins = np.bincount(closest, minlength=len(names))
+    resamples = resampled(values.shape[-1], repeats=RESAMPLES)
+    closest = [int(distances(runs).argmin()) for (runs,) in resamples]
+    percentages = 100 * np.bincount(closest, minlength=len(names)) / RESAMPLES
+
     rows = [("the paper", *(f"{100 * value:.1f}" for value in paper.values()), "", "")]
-    for name, accuracies, distance, won in zip(names, values, distances(slice(None)), wins, strict=True):
-        cells = (student(runs).text(100) for runs in accuracies)
-        rows.append((name, *cells, f"{100 * distance:.1f}", f"{won / 10:.0f} %"))
+    for index, distance in enumerate(distances(slice(None))):
+        cells = (student(runs).text(100) for runs in values[index])
+        rows.append((names[index], *cells, f"{100 * distance:.1f}", f"{percentages[index]:.0f} %"))
     return ReportTable(
         "Test accuracy in % by interpretation of what the paper leaves open, the mean distance to its "
         "values, and how often the interpretation comes closest when the runs are resampled",

@@ -54,34 +54,47 @@ def train_and_cut(
     methods: Mapping[str, Partition],
     **options: Any,
 ) -> xr.Dataset:
-    """Train methods from the same starts; return scores and the test loss on lines from start to end.
+    """Train two methods from the same starts, and cut the test loss along lines from start to end.
 
-    The variable `apart` is the distance between the ends of the two methods in units of their way from the
-    start. `options` are passed to `compare`.
+    Parameters
+    ----------
+    settings : Settings
+        Sizes and seed; `alphas` is the number of points on a line.
+    progress : callable or None
+        Called with the progress of the training.
+    problem, network : Problem and MLP
+        What to train.
+    methods : mapping from name to Partition
+        The two methods.
+    **options
+        Passed to `compare`.
+
+    Returns
+    -------
+    Dataset
+        Final scores by method and run; `line`, the test loss (method, run, alpha); and `apart`, by run, the
+        distance between the ends of the two methods in units of their mean distance to the start.
     """
     run = train_side_by_side(settings, progress, problem, methods, network, record=1, **options)
     start = network.start(problem.inputs, problem.outputs, run.data["repeat"].values, settings.seed)
     alphas = np.linspace(0, 1, settings.alphas)
     draws = run.data["draw"].values
     loss = line(problem, network, start.astype(run.theta.dtype), run.theta, alphas, draw=draws)["loss"]
-    theta = unstack_chains(run, run.data["theta"])
+
+    first_end, second_end = unstack_chains(run, run.data["theta"]).values  # each (run, parameter)
     moved = unstack_chains(run, xr.DataArray(run.theta - start, dims=("chain", "parameter")))
-    first_end, second_end = theta.values
-    lengths = np.linalg.norm(moved.values, axis=-1)
-    return xr.Dataset(
-        {
-            name: values.isel(record=-1, drop=True, missing_dims="ignore")
-            for name, values in scores_by_axes(run).items()
-        }
-        | {
-            "line": unstack_chains(run, loss),
-            "apart": ("run", np.linalg.norm(first_end - second_end, axis=-1) / lengths.mean(axis=0)),
-        }
-    )
+    lengths = np.linalg.norm(moved.values, axis=-1)  # (method, run)
+    apart = np.linalg.norm(first_end - second_end, axis=-1) / lengths.mean(axis=0)
+
+    scores = xr.Dataset(scores_by_axes(run)).isel(record=-1, drop=True)
+    return scores.assign(line=unstack_chains(run, loss), apart=("run", apart))
 
 
 def barrier_heights(data: xr.Dataset, method: str, **labels: Any) -> Any:
-    """Return the barriers of a method's runs, as fractions of the loss at the start."""
+    """Return the barriers of a method's runs as fractions of the loss at the start.
+
+    `labels` select along other dimensions of the lines, such as the problem.
+    """
     curves = data["line"].sel({"method": method, **labels})
     return barrier(curves)["height"].values / curves.isel(alpha=0).values
 
@@ -90,12 +103,11 @@ def judge_no_barrier(problem: str) -> Callable[[xr.Dataset], Finding]:
     """Return a check that neither method has a barrier on its line."""
 
     def check(data: xr.Dataset) -> Finding:
-        fractions = {m: student(barrier_heights(data, m, problem=problem)) for m in method_names(data)}
-        text = "; ".join(f"{m} {height.percent()}" for m, height in fractions.items())
-        return Finding(
-            f"height over the loss at the start: {text}",
-            combine_verdicts(*(judge_below(h, MIN_BARRIER) for h in fractions.values())),
-        )
+        """Judge whether the mean height of each method's barriers is below MIN_BARRIER."""
+        heights = {m: student(barrier_heights(data, m, problem=problem)) for m in method_names(data)}
+        text = "; ".join(f"{method} {height.percent()}" for method, height in heights.items())
+        verdicts = [judge_below(height, MIN_BARRIER) for height in heights.values()]
+        return Finding(f"height over the loss at the start: {text}", combine_verdicts(*verdicts))
 
     return check
 
@@ -108,23 +120,20 @@ def judge_distance(data: xr.Dataset) -> Finding:
 
 def judge_similar_loss(data: xr.Dataset) -> Finding:
     """Judge whether the test losses differ by less than a factor of 1.5."""
-    losses = [final_values(data, "loss", problem="MNIST", method=m) for m in ("AdLaLa", "Adam")]
-    ratio = student(losses[0] / losses[1])
-    text = " and ".join(
-        f"{m} {student(loss).text(digits=3)}" for m, loss in zip(("AdLaLa", "Adam"), losses, strict=True)
-    )
+    losses = {m: final_values(data, "loss", problem="MNIST", method=m) for m in ("AdLaLa", "Adam")}
+    ratio = student(losses["AdLaLa"] / losses["Adam"])
+    text = " and ".join(f"{method} {student(loss).text(digits=3)}" for method, loss in losses.items())
     return Finding(f"{text}; ratio {ratio.text(digits=2)}", judge_within(ratio, 1.5))
 
 
 def run_mnist(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train on MNIST and on the spiral with one turn."""
+    """Train on MNIST and on the spiral with one turn; return scores and lines by problem, method and run."""
     digits = train_and_cut(settings, progress, mnist(), network_of(settings), settings.methods)
     small = with_settings(settings, steps=settings.spiral_steps, batch=settings.spiral_batch)
     problem = spirals_of(settings, 1)
     spiral = train_and_cut(small, progress, problem, MLP((20,), init=settings.init), settings.spiral_methods)
-    return xr.concat(
-        [digits, spiral], dim=xr.DataArray(["MNIST", "1-turn spiral"], dims="problem", name="problem")
-    )
+    names = xr.DataArray(["MNIST", "1-turn spiral"], dims="problem", name="problem")
+    return xr.concat([digits, spiral], dim=names)
 
 
 def accuracy_table(data: xr.Dataset) -> list[ReportTable]:
@@ -191,7 +200,7 @@ LINE_MNIST = Experiment(
 
 
 def run_spiral(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train on the spiral with two turns."""
+    """Train on the spiral with two turns; return what `train_and_cut` returns."""
     problem = spirals_of(settings, 2)
     return train_and_cut(settings, progress, problem, network_of(settings), settings.methods)
 

@@ -28,7 +28,22 @@ MIN_RISE = 0.05  # fraction of the loss at the start below which a rise doesn't 
 def train_and_cut(
     settings: Settings, progress: ProgressCallback, problem: Problem, network: MLP, method: Partition
 ) -> xr.DataArray:
-    """Train two runs from every start; return the test loss on the surfaces through starts and ends."""
+    """Train two runs from every start; return the test loss on the surfaces through starts and ends.
+
+    Parameters
+    ----------
+    settings : Settings
+        Sizes and seed; `starts`, the number of starts; `grid`, the number of points on a side of a surface.
+    progress : callable or None
+        Called with the progress of the training.
+    problem, network, method : Problem, MLP and Partition
+        What to train, and how.
+
+    Returns
+    -------
+    DataArray (run, alpha, beta)
+        Losses: at α = 0 of the start, at (1, 1) and (1, 0) of the ends of the two runs.
+    """
     theta_start = network.start(problem.inputs, problem.outputs, range(settings.starts), settings.seed)
     twice = with_settings(settings, runs=2 * settings.starts)
     starts = np.repeat(theta_start, 2, axis=0)
@@ -40,7 +55,7 @@ def train_and_cut(
 
 
 def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train on both problems."""
+    """Train on MNIST and on the 2-turn spiral; return the losses on their surfaces, `mnist` and `spiral`."""
     mnist_sizes = {name: getattr(settings, f"mnist_{name}") for name in ("steps", "batch", "starts")}
     mnist_settings = with_settings(settings, **mnist_sizes)
     digits = train_and_cut(mnist_settings, progress, mnist(), MLP((settings.units,)), settings.mnist)
@@ -60,9 +75,12 @@ def judge_monotone(data: xr.Dataset) -> Finding:
 
 def judge_saddles(data: xr.Dataset) -> Finding:
     """Judge whether the lowest pass is above both minima by more than 5 % of the loss at the start."""
-    passes = saddle(data["spiral"])["height"].values
-    share = student(passes / data["spiral"].isel(alpha=0, beta=0).values)
-    frequency = float(np.mean(passes > MIN_RISE * data["spiral"].isel(alpha=0, beta=0).values))
+    heights, start_losses = (
+        saddle(data["spiral"])["height"].values,
+        data["spiral"].isel(alpha=0, beta=0).values,
+    )
+    share = student(heights / start_losses)
+    frequency = float(np.mean(heights > MIN_RISE * start_losses))
     text = f"in {100 * frequency:.0f} % of the planes; height {share.percent()} of the loss at the start"
     return Finding(text, judge_above(share, MIN_RISE))
 

@@ -21,7 +21,7 @@ MIN_RISE = 0.05  # fraction of the lowest test loss above which its rise counts
 
 
 def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train the four methods, with the test loss over time."""
+    """Train the four methods on few examples; return scores by method, run and record."""
     problem = spirals(2, n_train=settings.points, n_test=settings.test_points, c=0.1, draws=settings.runs)
     trained = train_side_by_side(
         settings, progress, problem, settings.methods, network_of(settings), record=settings.records
@@ -38,6 +38,7 @@ def rise(data: xr.Dataset, method: str) -> Measured:
     width = max(1, loss.shape[1] // 20)
 
     def relative_rise(curves: Array) -> float:
+        """Return the rise of the smoothed mean over curves (run, record)."""
         smooth = np.convolve(curves.mean(axis=0), np.ones(width) / width, mode="valid")
         return float(smooth[-1] / smooth.min() - 1)
 
@@ -49,6 +50,7 @@ def judge_rise(method: str, *, rises: bool) -> Callable[[xr.Dataset], Finding]:
     judge = judge_above if rises else judge_below
 
     def check(data: xr.Dataset) -> Finding:
+        """Judge the rise of the method's mean test loss."""
         relative_rise = rise(data, method)
         text = f"{relative_rise.percent()} above its lowest at the end"
         return Finding(text, judge(relative_rise, MIN_RISE))

@@ -84,45 +84,52 @@ def write_html(
         Command that makes the report.
     """
     summaries = [summary(result) for result in results]
-    body = [f"<h1>{escape(TITLE)}</h1>", f"<p>{escape(_description(results, command))}</p>"]
-    body.append(f"<p>{_verdict_sentence(summaries)}</p>")
+    body = [
+        f"<h1>{escape(TITLE)}</h1>",
+        f"<p>{escape(_description(results, command))}</p>",
+        f"<p>{_verdict_sentence(summaries)}</p>",
+    ]
     rows = [
         (f'<a href="#{row.experiment}">{row.experiment}</a>', *_claim_cells(row), row.verdict)
         for row in _claim_rows(summaries)
     ]
     body.append(_html_claims(("experiment", *CLAIM_COLUMNS), rows))
-    for name, reason in failed.items():
-        body.append(f"<p><strong>{escape(name)} was not run</strong>: {escape(reason)}</p>")
-    for result_summary, result in zip(summaries, results, strict=True):
-        body.append(_html_section(result_summary, result))
-    page = '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-    page += '<meta name="viewport" content="width=device-width">'
-    page += (
-        f"<title>{escape(TITLE)}</title><style>{STYLE}</style></head><body>{''.join(body)}</body></html>\n"
-    )
+    body += [
+        f"<p><strong>{escape(name)} was not run</strong>: {escape(reason)}</p>"
+        for name, reason in failed.items()
+    ]
+    body += map(_html_section, summaries, results)
+
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    head += f"<title>{escape(TITLE)}</title><style>{STYLE}</style>"
+    page = f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
     write(path, page)
 
 
 def _verdict_sentence(summaries: Sequence[Summary]) -> str:
+    """Return a sentence that counts the verdicts on all claims."""
     return f"Of the paper's claims, {verdict_counts(summaries)}. Intervals are 95 % over runs."
 
 
 def _escaped(texts: Sequence[str]) -> list[str]:
+    """Return texts as HTML."""
     return [escape(text) for text in texts]
 
 
 def _claim_cells(row: ClaimRow) -> list[str]:
+    """Return the claim, the paper's value and ours as HTML."""
     return _escaped([row.claim, row.paper, row.ours])
 
 
 def _html_table(columns: Sequence[str], rows: Sequence[str], caption: str = "") -> str:
-    """Return a table from column titles and rows, which are HTML."""
+    """Return a table as HTML from column titles, rows that are HTML, and a caption."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _html_row(cells: Sequence[str]) -> str:
+    """Return a row of a table from cells that are HTML."""
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
@@ -137,7 +144,10 @@ def _html_claims(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _html_section(result_summary: Summary, result: ExperimentResult) -> str:
-    """Return the section of an experiment: picture, notes, claims, tables and settings."""
+    """Return the section of an experiment as HTML: picture, notes, claims, tables and settings.
+
+    `result_summary` is the summary of `result`, whose picture is embedded.
+    """
     uri = "data:image/png;base64," + base64.b64encode(result.picture.read_bytes()).decode()
     title, notes, diverged = (result_summary[key] for key in ("title", "notes", "diverged"))
     parts = [
@@ -146,12 +156,14 @@ def _html_section(result_summary: Summary, result: ExperimentResult) -> str:
         f"<p>{escape(notes)}</p>" if notes else "",
         f"<p>{escape(diverged)}.</p>" if diverged else "",
     ]
+
     if result_summary["claims"]:
         rows = [(*_claim_cells(row), row.verdict) for row in _claim_rows([result_summary])]
         parts.append(_html_claims(CLAIM_COLUMNS, rows))
     for table in result_summary["tables"]:
         lines = [_html_row(_escaped(row)) for row in table["rows"]]
         parts.append(_html_table(table["columns"], lines, table["title"]))
+
     settings = "".join(
         _html_row([escape(name), f"<code>{escape(value)}</code>"])
         for name, value in result_summary["settings"].items()
@@ -179,33 +191,29 @@ def write_markdown(
     """
     pictures = folder / "reproduction"
     pictures.mkdir(parents=True, exist_ok=True)
+
     summaries = [summary(result) for result in results]
-    lines = [
+    paragraphs = (
         "# The paper, reproduced",
-        "",
         f"Made by `{command}`; do not edit.",
-        "",
         _description(results, command),
-        "",
-    ]
-    lines += [_verdict_sentence(summaries), ""]
-    rows = [
-        (
-            f"[{row.experiment}](#{row.experiment})",
-            row.claim,
-            row.paper,
-            row.ours,
-            f"{MARKS[row.verdict]} {row.verdict}",
-        )
-        for row in _claim_rows(summaries)
-    ]
-    lines += _markdown_table(("experiment", *CLAIM_COLUMNS), rows)
+        _verdict_sentence(summaries),
+    )
+    lines = [line for paragraph in paragraphs for line in (paragraph, "")]
+    lines += _markdown_table(("experiment", *CLAIM_COLUMNS), [*map(_markdown_claim, _claim_rows(summaries))])
     lines += [f"\n**{name} was not run**: {reason}" for name, reason in failed.items()]
+
     for result_summary, result in zip(summaries, results, strict=True):
         small_picture = pictures / f"{result_summary['name']}.png"
         write(small_picture, shrink_picture(result.picture))
         lines += _markdown_section(result_summary, small_picture.name)
     write(folder / "reproduction.md", "\n".join(lines) + "\n")
+
+
+def _markdown_claim(row: ClaimRow) -> list[str]:
+    """Return the cells of a claim: a link to its experiment, the claim, both values and the verdict."""
+    link, verdict = f"[{row.experiment}](#{row.experiment})", f"{MARKS[row.verdict]} {row.verdict}"
+    return [link, row.claim, row.paper, row.ours, verdict]
 
 
 def _markdown_section(result_summary: Summary, picture: str) -> list[str]:
@@ -223,6 +231,7 @@ def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> li
     """Return the lines of a table."""
 
     def line(cells: Sequence[str]) -> str:
+        """Return a row as a line of Markdown."""
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
     return [line(columns), line(["---"] * len(columns)), *map(line, rows)]

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from heatbath import plotting
-from heatbath.diagnostics.statistics import bootstrap, student
+from heatbath.diagnostics.statistics import Measured, bootstrap, student
 from heatbath.methods import SGD, Adam
 from heatbath.methods.partition import Partition
 from heatbath.methods.presets import LOL
@@ -35,26 +35,33 @@ MIN_DIFFERENCE = 0.02  # of mean accuracies, that matters
 
 
 def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
-    """Train SGD and LOL from the Gaussian start, and Adam and AdLaLa from both starts."""
+    """Train SGD and LOL from the Gaussian start, and Adam and AdLaLa from both starts.
+
+    Parameters
+    ----------
+    settings : Settings
+        Sizes and seed, and `methods`, partitions by name.
+    progress : callable or None
+        Called with the progress of each training.
+
+    Returns
+    -------
+    Dataset
+        Scores by method, run and record; names of methods that have both starts end with the start.
+    """
     problem = spirals_of(settings, 2)
-    from_both = {name: settings.methods[name] for name in ("Adam", "AdLaLa")}
-    gaussian_methods = {name: settings.methods[name] for name in ("SGD", "LOL")} | {
-        f"{n}, {GAUSSIAN}": m for n, m in from_both.items()
+    methods = settings.methods
+    methods_by_start = {
+        "gaussian": {name: methods[name] for name in ("SGD", "LOL")}
+        | {f"{name}, {GAUSSIAN}": methods[name] for name in ("Adam", "AdLaLa")},
+        "torch": {f"{name}, {TORCH}": methods[name] for name in ("Adam", "AdLaLa")},
     }
-    torch_methods = {f"{name}, {TORCH}": method for name, method in from_both.items()}
-    starts = {
-        MLP((settings.units,), init="gaussian"): gaussian_methods,
-        MLP((settings.units,), init="torch"): torch_methods,
-    }
-    by_start = [
-        xr.Dataset(
-            scores_by_axes(
-                train_side_by_side(settings, progress, problem, methods, network, record=settings.records)
-            )
-        )
-        for network, methods in starts.items()
-    ]
-    return xr.concat(by_start, dim="method")
+    scores = []
+    for start, started in methods_by_start.items():
+        network = MLP((settings.units,), init=start)  # type: ignore[arg-type]
+        run = train_side_by_side(settings, progress, problem, started, network, record=settings.records)
+        scores.append(xr.Dataset(scores_by_axes(run)))
+    return xr.concat(scores, dim="method")
 
 
 def variance(values: Array) -> np.float64:
@@ -63,61 +70,69 @@ def variance(values: Array) -> np.float64:
 
 
 def judge_variance(*methods: str) -> Callable[[xr.Dataset], Finding]:
-    """Return a check that the variance of methods is less than half of SGD's and Adam's."""
+    """Return a check that the variance of each method is less than half of SGD's and Adam's.
+
+    A variance that is lower, but not by half, counts in part.
+    """
 
     def check(data: xr.Dataset) -> Finding:
+        """Judge the ratios of variances over runs, of SGD and Adam to each method."""
         texts, verdicts = [], []
         for method in methods:
             ours = final_values(data, method=method)
             texts.append(f"{method} {variance(ours):.1f} squared points")
-            for name in ("SGD", f"Adam, {GAUSSIAN}", f"Adam, {TORCH}"):
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    ratio = bootstrap(
-                        lambda a, b: variance(b) / variance(a), ours, final_values(data, method=name)
-                    )
-                texts.append(f"{name} {ratio.text()} times that")
-                verdicts.append(
-                    FAILS
-                    if judge_above(ratio, 1.0) == FAILS
-                    else combine_verdicts(judge_above(ratio, 1.0), judge_above(ratio, 2.0))
-                )
+            for rival in ("SGD", f"Adam, {GAUSSIAN}", f"Adam, {TORCH}"):
+                ratio = variance_ratio(final_values(data, method=rival), ours)
+                texts.append(f"{rival} {ratio.text()} times that")
+                is_higher, is_twice = judge_above(ratio, 1.0), judge_above(ratio, 2.0)
+                verdicts.append(FAILS if is_higher == FAILS else combine_verdicts(is_higher, is_twice))
         return Finding("; ".join(texts), combine_verdicts(*verdicts))
 
     return check
 
 
+def variance_ratio(first: Array, second: Array) -> Measured:
+    """Return the variance over the first runs over that over the second runs, with its interval."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # resampled runs may be all alike
+        return bootstrap(lambda a, b: variance(b) / variance(a), second, first)
+
+
 def judge_dependence_on_start(data: xr.Dataset) -> Finding:
-    """Judge whether mean accuracies from the two starts differ by two points: AdLaLa's less, Adam's more."""
+    """Judge whether mean accuracies from the two starts differ by two points: AdLaLa's less, Adam's more.
+
+    The difference of each pair of runs is taken, and the sign of their mean is ignored.
+    """
     gaps = {}
     for name in ("Adam", "AdLaLa"):
-        points = student(
-            final_values(data, method=f"{name}, {TORCH}") - final_values(data, method=f"{name}, {GAUSSIAN}")
+        from_torch, from_gaussian = (
+            final_values(data, method=f"{name}, {start}") for start in (TORCH, GAUSSIAN)
         )
-        gaps[name] = points if points.value >= 0 else -points
+        difference = student(from_torch - from_gaussian)
+        gaps[name] = difference if difference.value >= 0 else -difference
+
     text = "; ".join(f"{name} {points.text(100)} points" for name, points in gaps.items())
-    verdict = combine_verdicts(
-        judge_above(gaps["Adam"], MIN_DIFFERENCE), judge_below(gaps["AdLaLa"], MIN_DIFFERENCE)
-    )
-    return Finding(f"{text} between the starts", verdict)
+    adam_depends = judge_above(gaps["Adam"], MIN_DIFFERENCE)
+    adlala_hardly = judge_below(gaps["AdLaLa"], MIN_DIFFERENCE)
+    return Finding(f"{text} between the starts", combine_verdicts(adam_depends, adlala_hardly))
 
 
 def draw(data: xr.Dataset, settings: Settings) -> Figure:
-    """Draw variance and mean over runs, over the steps."""
+    """Draw the test accuracy of every method over the steps: its variance over runs, and its mean.
+
+    `data` is what `run` returns. The left picture has the legend of both.
+    """
     axes = style.panels(1, 2, height=0.55 * style.PAGE_WIDTH)
-    for index, (name, values) in enumerate(traces_by_method(data, "accuracy").items()):
-        axes[0].plot(
-            data["step"],
-            (100 * values).var("chain", ddof=1),
-            label=name,
-            linewidth=1.3,
-            **style.line_style(index),
-        )
-    plotting.curves(traces_by_method(data, "accuracy"), ax=axes[1])
+    accuracies = traces_by_method(data, "accuracy")
+    for index, (name, values) in enumerate(accuracies.items()):
+        squared_points = (100 * values).var("chain", ddof=1)
+        axes[0].plot(data["step"], squared_points, label=name, linewidth=1.3, **style.line_style(index))
     style.label_axes(axes[0], "steps", "variance (squared points)")
     style.format_steps(axes[0].xaxis)
     style.add_legend(axes[0])
-    remove_legend(axes[1])
+
+    plotting.curves(accuracies, ax=axes[1])
     axes[1].set_ylabel("mean test accuracy")
+    remove_legend(axes[1])
     return figure_of(axes)
 
 

@@ -135,19 +135,33 @@ def fingerprint(chosen: Experiment, quick: bool) -> str:
 
 
 def _run(chosen: Experiment, folder: Path, quick: bool, progress: ProgressCallback) -> ExperimentResult:
-    """Run an experiment and save its results; a damaged file is kept under another name."""
+    """Run an experiment, save its results in a folder, and return them.
+
+    Parameters
+    ----------
+    chosen : Experiment
+        The experiment.
+    folder : Path
+        Where `data.nc` is written; a damaged file of this name is kept under another name.
+    quick : bool
+        Use the settings of a quick run.
+    progress : callable or None
+        Called with the progress of each training.
+    """
     begin = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DivergedWarning)  # results contain which runs diverged
         warnings.simplefilter("ignore", InterruptedWarning)  # an interrupted run ends everything anyway
         data = chosen.run(Settings(**chosen.settings_for(quick)), progress)
+
     data.attrs |= {
         "heatbath_format": file.FORMAT,
         "heatbath_version": version("heatbath"),
         "heatbath_experiment": fingerprint(chosen, quick),
         "heatbath_seconds": time.perf_counter() - begin,
     }
+
     try:
         file.write(folder / "data.nc", data)
     except FileExistsError:  # a damaged file: `load_result` returned None
@@ -157,6 +171,7 @@ def _run(chosen: Experiment, folder: Path, quick: bool, progress: ProgressCallba
 
 
 def _module_path(module: str | ModuleType) -> Path:
+    """Return the path of a module's source; a module given by its name is imported."""
     if isinstance(module, str):
         module = import_module(module)
     return Path(str(module.__file__))
@@ -201,10 +216,12 @@ def publish(result: ExperimentResult) -> bool:
     path = result.folder / "result.json"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write(path, text)
+
     stamp_path, stamp = result.folder / "picture.sha256", _picture_stamp(result)
     has_pictures = all(result.picture.with_suffix(ending).exists() for ending in PICTURE_ENDINGS)
     if has_pictures and stamp_path.exists() and stamp_path.read_text(encoding="utf-8") == stamp:
         return False
+
     plotting.save(result.experiment.draw(result.data, Settings(**result.settings)), result.picture)
     write(stamp_path, stamp)
     return True
@@ -220,7 +237,11 @@ def _picture_stamp(result: ExperimentResult) -> str:
 
 
 def summary(result: ExperimentResult) -> dict[str, Any]:
-    """Return a result with its findings and tables as plain values for JSON."""
+    """Return a result with its findings and tables as plain values for JSON.
+
+    Keys are `name`, `title`, `quick`, `seconds`, `version`, `notes`, `diverged` (a sentence or ""), `claims`,
+    `settings` (texts by name) and `tables`. Claims and tables are lists of dicts.
+    """
     pairs = zip(result.experiment.claims, result.findings, strict=True)
     return {
         "name": result.experiment.name,

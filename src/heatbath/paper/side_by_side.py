@@ -32,14 +32,24 @@ def adlala(
     tau_output: float | None = None,
     **options: Any,
 ) -> Partition:
-    """Return AdLaLa with the paper's coefficients; `options` are passed to `AdaptiveLangevin`.
+    """Return AdLaLa, by default with the paper's τ, σ and ε.
 
-    `gamma` and `tau_output` belong to the output layer, the others to the hidden layers.
+    Parameters
+    ----------
+    h : float
+        Stepsize.
+    gamma : float
+        Friction of the output layer, which has Langevin dynamics.
+    tau, sigma, epsilon : float, optional
+        Temperature, driving noise and coupling of the hidden layers, which have Adaptive Langevin dynamics.
+    tau_output : float, optional
+        Temperature of the output layer; by default `tau`.
+    **options
+        Passed to `AdaptiveLangevin`.
     """
     hidden = AdaptiveLangevin(tau, sigma, epsilon, **options)
-    return Partition(
-        {"hidden": hidden, "output": Langevin(gamma, tau if tau_output is None else tau_output)}, h
-    )
+    output = Langevin(gamma, tau if tau_output is None else tau_output)
+    return Partition({"hidden": hidden, "output": output}, h)
 
 
 def require_finished(run: Run) -> Run:

@@ -25,6 +25,7 @@ POINTS = 200  # of a grid, on a side
 BOUNDARY_TICKS = 5  # numbers on an axis, at most
 MAX_HEIGHT = 4.0  # inches, of a figure
 HEIGHT_OF_LABELS = 0.75  # inches, of a figure's labels and legend
+ROUNDING = 1e-6  # by which probabilities may lie outside 0 to 1
 CLASS_MARKERS = (  # marker, face and edge of each class: light and dark, to stand out from any map
     ("o", "#ffffff", "#000000"),
     ("^", "#000000", "#ffffff"),
@@ -67,8 +68,7 @@ def plane(problem: Problem, points: int = POINTS) -> Floats:
     (100, 2)
     """
     points = whole("points", points, low=2)
-    x, y = (np.linspace(low, high, points) for low, high in _plane_limits(problem))
-    return np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    return np.stack(np.meshgrid(*_grid_axes(problem, points)), axis=-1).reshape(-1, 2)
 
 
 def data(problem: Problem, split: str = "train", draw: int = 0, *, ax: Axes | None = None) -> Axes:
@@ -96,18 +96,20 @@ def data(problem: Problem, split: str = "train", draw: int = 0, *, ax: Axes | No
     draw = whole("draw", draw, low=0, high=problem.draws)
     if not TASKS[problem.task].classes or len(problem.targets) > len(CLASS_MARKERS):
         raise ValueError(f"data needs a problem with 2 to {len(CLASS_MARKERS)} classes, got {problem!r}")
-    X, Y = (getattr(problem, f"{name}_{split}")[draw] for name in "XY")
+
+    inputs, targets = (getattr(problem, f"{name}_{split}")[draw] for name in "XY")
     ax = style.axes_or_new(ax, _figure_height(problem, 2.8))
     for index, (name, (marker, face, edge)) in enumerate(zip(problem.targets, CLASS_MARKERS, strict=False)):
-        x, y = (X[Y[:, 0] == index] * problem.scale + problem.shift).T
+        is_member = targets[:, 0] == index
+        x, y = (inputs[is_member] * problem.scale + problem.shift).T  # in the user's units
         label = _class_label(name)
         ax.scatter(x, y, s=9, marker=marker, c=face, edgecolors=edge, linewidths=0.4, label=label, zorder=3)
+
     ax.set(xlim=limits.x, ylim=limits.y, aspect="equal" if _is_one_unit(problem) else "auto")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(BOUNDARY_TICKS, steps=[1, 2, 5, 10]))
-    style.label_axes(
-        ax, style.quantity_label(problem.features[0]), style.quantity_label(problem.features[1]), box=True
-    )
+    x_label, y_label = map(style.quantity_label, problem.features)
+    style.label_axes(ax, x_label, y_label, box=True)
     style.add_legend(ax)
     return ax
 
@@ -144,12 +146,15 @@ def classifier(
     if isinstance(problem, Problem) and problem.task != "binary":
         raise ValueError(f"classifier needs a problem with two classes, got {problem!r}; see uncertainty")
     probability = _grid_probabilities(problem, prediction, chain)[..., 0]
+
     ax = style.axes_or_new(ax, _figure_height(problem, 2.2 if bar else 2.8))
     data(problem, draw=_draw_index(prediction, chain), ax=ax)
     label = f"probability of {_class_label(problem.targets[1])}"
     _draw_map(ax, problem, probability, "RdBu_r", 1.0, label if bar else None)
-    if probability.min() < 0.5 < probability.max():
-        x, y = (np.linspace(low, high, len(probability)) for low, high in _plane_limits(problem))
+
+    has_boundary = probability.min() < 0.5 < probability.max()
+    if has_boundary:
+        x, y = _grid_axes(problem, len(probability))
         ax.contour(x, y, probability, levels=[0.5], colors="black", linewidths=0.9)
     return ax
 
@@ -184,14 +189,16 @@ def uncertainty(
     if isinstance(problem, Problem) and not TASKS[problem.task].classes:
         raise ValueError(f"uncertainty needs a problem with classes, got {problem!r}")
     entropy = entropy_of(_grid_probabilities(problem, prediction, chain), problem.task)
+    highest = math.log(len(problem.targets))  # entropy of equal probabilities
+
     ax = style.axes_or_new(ax, _figure_height(problem, 2.2 if bar else 2.8))
     data(problem, draw=_draw_index(prediction, chain), ax=ax)
-    highest = math.log(len(problem.targets))
     _draw_map(ax, problem, entropy, "cividis", highest, "entropy (nats)" if bar else None)
     return ax
 
 
 def _class_label(name: str) -> str:
+    """Return a class's name as a label: "class 1" for a bare number, otherwise the name itself."""
     return f"class {name}" if name.isdigit() else name
 
 
@@ -206,6 +213,11 @@ def _plane_limits(problem: object) -> PlaneLimits:
     margin = np.where(high > low, MARGIN * (high - low), 1.0)
     (left, bottom), (right, top) = (low - margin).tolist(), (high + margin).tolist()
     return PlaneLimits((left, right), (bottom, top))
+
+
+def _grid_axes(problem: Problem, points: int) -> list[Floats]:
+    """Return the `points` positions of a grid on the plane along each of the two features."""
+    return [np.linspace(low, high, points) for low, high in _plane_limits(problem)]
 
 
 def _is_one_unit(problem: Problem) -> bool:
@@ -223,14 +235,35 @@ def _figure_height(problem: Problem, width: float) -> float:
 
 
 def _grid_probabilities(problem: Problem, prediction: Run | ArrayLike, chain: int | None) -> Floats:
-    """Return the probabilities (points, points, outputs) on the plane that a run or an array holds."""
+    """Return predicted probabilities on a square grid over the plane of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        A problem with two inputs.
+    prediction : Run or array
+        A run, evaluated on `plane(problem)`, or probabilities that were computed there.
+    chain : int or None
+        Chain of the run, or None for the mean over all chains that have not diverged.
+
+    Returns
+    -------
+    array (points, points, outputs)
+        Probabilities; rows go with the second feature, columns with the first.
+
+    Raises
+    ------
+    ValueError
+        If an array doesn't have the size of a square grid, or holds values that aren't probabilities.
+    """
     _plane_limits(problem)  # raises if the problem has no plane
     if isinstance(prediction, Run):
         values = _mean_outputs(prediction, plane(problem), chain)
     elif chain is not None:
-        raise ValueError("chain is for a run: select it in the array of probabilities")
+        raise ValueError(f"chain is for a run, got chain={chain}: select it in the array of probabilities")
     else:
         values = numbers("prediction", prediction, (1, 2, 3)).reshape(-1)
+
     rows, remainder = divmod(values.size, problem.outputs)
     points = math.isqrt(rows)
     if remainder or points**2 != rows or points < 2:
@@ -238,31 +271,44 @@ def _grid_probabilities(problem: Problem, prediction: Run | ArrayLike, chain: in
             f"prediction must hold {problem.outputs} probabilities for each input of plane(problem), such as "
             f"{POINTS**2} inputs; got {values.size} numbers"
         )
-    if values.min() < -1e-6 or values.max() > 1 + 1e-6:
-        raise ValueError(
-            f"prediction must hold probabilities, got values from {values.min()} to {values.max()}"
-        )
+    lowest, highest = values.min(), values.max()
+    if lowest < -ROUNDING or highest > 1 + ROUNDING:
+        raise ValueError(f"prediction must hold probabilities, got values from {lowest} to {highest}")
     return np.clip(values, 0, 1).reshape(points, points, problem.outputs)
 
 
 def _mean_outputs(run: Run, X: Floats, chain: int | None) -> Floats:
-    """Return the outputs of one chain, or the mean over the chains that have not diverged."""
-    excluded = run.died >= 0
-    if chain is not None:
-        if excluded[whole("chain", chain, low=0, high=len(excluded))]:
-            raise ValueError(f"chain {chain} diverged at step {run.died[chain]}: choose another")
-        excluded = np.arange(len(excluded)) != chain
-    elif len(run.plan.points) > 1:
-        raise ValueError(
-            f"the chains of this run differ: pass chain=..., or select one of {run.plan.points[0][0]}"
-        )
-    elif len(np.unique(run.data["draw"])) > 1:
-        raise ValueError("the chains were trained on different data sets: pass chain=...")
-    included = np.flatnonzero(~excluded)
-    if not len(included):
-        raise ValueError("all chains diverged: there is no classifier to draw")
+    """Return a run's outputs (example, output) for inputs X, as the mean over the chains to draw.
+
+    These are `chain` alone, or for None all chains that have not diverged, which must then have the same
+    settings and the same training data.
+    """
+    included = _included_chains(run, chain)
     outputs = Run(run.plan, run.step, run.data.isel(chain=included)).outputs(X)
     return np.asarray(outputs.mean(axis=0))
+
+
+def _included_chains(run: Run, chain: int | None) -> list[int]:
+    """Return the indices of the chains to average: `chain` alone, or for None all that have not diverged.
+
+    Raises
+    ------
+    ValueError
+        If these chains have diverged, or can't be averaged because they differ.
+    """
+    has_diverged = run.died >= 0
+    if chain is not None:
+        if has_diverged[whole("chain", chain, low=0, high=len(has_diverged))]:
+            raise ValueError(f"chain {chain} diverged at step {run.died[chain]}: choose another")
+        return [chain]
+    if len(run.plan.points) > 1:
+        setting = run.plan.points[0][0]
+        raise ValueError(f"the chains of this run differ: pass chain=..., or select one of {setting}")
+    if len(np.unique(run.data["draw"])) > 1:
+        raise ValueError("the chains were trained on different data sets: pass chain=...")
+    if has_diverged.all():
+        raise ValueError("all chains diverged: there is no classifier to draw")
+    return np.flatnonzero(~has_diverged).tolist()
 
 
 def _draw_index(prediction: Run | ArrayLike, chain: int | None) -> int:
@@ -273,22 +319,30 @@ def _draw_index(prediction: Run | ArrayLike, chain: int | None) -> int:
 def _draw_map(
     ax: Axes, problem: Problem, values: Floats, colours: str, highest: float, label: str | None
 ) -> None:
-    """Draw values (points, points) on the plane as a colour map from 0 to `highest`, below everything else.
+    """Draw values on the plane as a colour map, below everything that the Axes already show.
 
-    A `label` adds a colour bar.
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw; its limits and aspect stay as they are.
+    problem : Problem
+        The problem whose plane the values cover.
+    values : array (points, points)
+        Values on the grid; rows go with the second feature, columns with the first.
+    colours : str
+        Name of a colour map of matplotlib, from 0 to `highest`.
+    highest : float
+        Value of the last colour.
+    label : str or None
+        Label of a colour bar, or None for no colour bar.
     """
     (left, right), (low, high) = _plane_limits(problem)
-    x, y = ((end - begin) / (len(values) - 1) / 2 for begin, end in _plane_limits(problem))
-    limits, aspect = ax.axis(), ax.get_aspect()
-    image = ax.imshow(
-        values,
-        origin="lower",
-        extent=(left - x, right + x, low - y, high + y),  # values are at the centres of the pixels
-        cmap=colours,
-        vmin=0,
-        vmax=highest,
-        zorder=0,
-    )
+    # Values are at the centres of the pixels, so that the image reaches half a pixel beyond the plane
+    half_width, half_height = ((end - start) / (len(values) - 1) / 2 for start, end in _plane_limits(problem))
+    extent = (left - half_width, right + half_width, low - half_height, high + half_height)
+
+    limits, aspect = ax.axis(), ax.get_aspect()  # which imshow changes
+    image = ax.imshow(values, origin="lower", extent=extent, cmap=colours, vmin=0, vmax=highest, zorder=0)
     ax.axis(limits)
     ax.set_aspect(aspect)
     if label is not None:

@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath._internal.checks import real, whole
+from heatbath.methods.partition import Layers
 from heatbath.plotting import style
 from heatbath.plotting.labels import Traces, by_label
 from heatbath.runs.run import Run
@@ -49,22 +50,29 @@ def parameters(run: Run, of: str) -> xr.DataArray:
     """
     if not isinstance(run, Run):
         raise TypeError(f"parameters needs a Run, got {type(run).__name__}")
-    begin, spans = 0, dict[str, slice]()
-    for layer, sizes in run.plan.layers.items():
-        weight, end = begin + sizes[0], begin + sum(sizes)
-        spans |= {
-            layer: slice(begin, end),
-            f"{layer}.weight": slice(begin, weight),
-            f"{layer}.bias": slice(weight, end),
-        }
-        begin = end
     parts = {name for part in run.plan.parts() for name in (part.name, part.key)}
-    if of in spans and of not in parts:
+    if of in parts:
+        return run.weights(of)
+    spans = _tensor_spans(run.plan.layers)
+    if of in spans:
         return run.weights().isel(parameter=spans[of])
-    if of not in parts:
-        accepted = ", ".join(repr(str(name)) for name in [*spans, *sorted(map(str, parts))])
-        raise ValueError(f"there is no {of!r} in this run: accepted are {accepted}")
-    return run.weights(of)
+    accepted = ", ".join(repr(str(name)) for name in [*spans, *sorted(map(str, parts))])
+    raise ValueError(f"there is no {of!r} in this run: accepted are {accepted}")
+
+
+def _tensor_spans(layers: Layers) -> dict[str, slice]:
+    """Return the range of parameters of each layer, of its weights and of its biases, by name.
+
+    `layers` are the numbers of weights and biases of each layer. Parameters are ordered by layer, with the
+    weights of a layer before its biases.
+    """
+    first, spans = 0, dict[str, slice]()
+    for layer, (weights, biases) in layers.items():
+        first_bias, end = first + weights, first + weights + biases
+        spans[layer] = slice(first, end)
+        spans[f"{layer}.weight"], spans[f"{layer}.bias"] = slice(first, first_bias), slice(first_bias, end)
+        first = end
+    return spans
 
 
 def distributions(
@@ -104,6 +112,7 @@ def distributions(
         outlines = _histogram_outlines(arrays)
     else:
         outlines = _parameter_outlines(arrays, bins, _checked_limits(limits))
+
     if len(outlines) > MAX_OUTLINES:
         raise ValueError(
             f"{len(outlines)} outlines cannot be told apart, {MAX_OUTLINES} can: choose fewer records, "
@@ -112,6 +121,7 @@ def distributions(
     all_counts = np.concatenate([outline.counts for outline in outlines.values()])
     if not all_counts.any():
         raise ValueError("there is nothing to draw: no parameter lies in the bins")
+
     ax = style.axes_or_new(ax)
     for index, (label, (edges, counts)) in enumerate(outlines.items()):
         ax.stairs(counts, edges, label=label or None, linewidth=1.2, baseline=0.0, **style.line_style(index))
@@ -122,6 +132,7 @@ def distributions(
 
 
 def _checked_limits(limits: object) -> tuple[float, float] | None:
+    """Return the ends (low, high) of the bins after checking them, or None if there are none."""
     if limits is None:
         return None
     if not isinstance(limits, (list, tuple)) or len(limits) != 2:
@@ -135,27 +146,39 @@ def _checked_limits(limits: object) -> tuple[float, float] | None:
 def _parameter_outlines(
     arrays: dict[str, xr.DataArray], bins: int, limits: tuple[float, float] | None
 ) -> dict[str, Outline]:
-    """Return outlines of parameters (chain, record, parameter) by label, all in the same bins."""
+    """Return the outlines of histograms of parameters by label and record, all in the same bins.
+
+    Parameters
+    ----------
+    arrays : dict from label to DataArray
+        Parameters (chain, record, parameter). Chains with a parameter that isn't finite don't count.
+    bins : int
+        Number of bins.
+    limits : (float, float) or None
+        Ends of the first and the last bin; None takes the smallest and the largest parameter.
+    """
     if any("bin" in array.dims for array in arrays.values()):
         raise ValueError("weights must all be parameters or all histograms, got some of both")
     finite = [array.values[np.isfinite(array.values)] for array in arrays.values()]
     if not all(map(len, finite)):
         raise ValueError("a label has no finite parameter to draw: leave it out")
-    ends = limits or (min(v.min() for v in finite), max(v.max() for v in finite))
+    ends = limits or (min(x.min() for x in finite), max(x.max() for x in finite))
     edges = np.histogram_bin_edges(np.array(ends, float), bins, ends)
+
     outlines = {}
     for label, array in arrays.items():
         by_record = np.moveaxis(array.values, 1, 0)
-        for values, name in zip(by_record, _record_labels(label, array), strict=True):
-            alive = np.isfinite(values).all(axis=1)
-            counts = np.histogram(values[alive], edges)[0] / max(1, np.count_nonzero(alive))
+        for parameters_by_chain, name in zip(by_record, _record_labels(label, array), strict=True):
+            is_alive = np.isfinite(parameters_by_chain).all(axis=1)
+            counts = np.histogram(parameters_by_chain[is_alive], edges)[0] / max(1, np.sum(is_alive))
             outlines[name] = Outline(edges, counts)
     return outlines
 
 
 def _histogram_outlines(arrays: dict[str, xr.DataArray]) -> dict[str, Outline]:
-    """Return outlines of histograms (chain, record, bin) by label, each in its own bins.
+    """Return the outlines of recorded histograms by label and record, as means over chains.
 
+    `arrays` are counts (chain, record, bin) by label, each with the centres of its bins as coordinate `bin`.
     A chain without any count has diverged, or has no such part, and is left out.
     """
     outlines = {}
@@ -163,12 +186,13 @@ def _histogram_outlines(arrays: dict[str, xr.DataArray]) -> dict[str, Outline]:
         centres = array["bin"].values
         half_width = (centres[1] - centres[0]) / 2 if len(centres) > 1 else 0.5
         edges = np.append(centres - half_width, centres[-1] + half_width)
+
         by_record = np.moveaxis(array.values, 1, 0)
-        for values, name in zip(by_record, _record_labels(label, array), strict=True):
-            alive = values.any(axis=1)
-            if not alive.any():
+        for counts, name in zip(by_record, _record_labels(label, array), strict=True):
+            is_alive = counts.any(axis=1)
+            if not is_alive.any():
                 raise ValueError(f"{name or 'this run'} has no parameters in these bins: leave it out")
-            outlines[name] = Outline(edges, values[alive].mean(axis=0))
+            outlines[name] = Outline(edges, counts[is_alive].mean(axis=0))
     return outlines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +25,8 @@ MARKERS = "os^DvPX"
 SQUARE_HEIGHT = 3.4  # inches, of a figure with square Axes
 MAX_ROC_CURVES = 6  # of several classes: those that are hardest to tell from the others
 MAX_CLASSES_WITH_COUNTS = 10  # classes for which a confusion matrix has numbers
+MAX_CLASS_LABELS = 20  # on an axis of a confusion matrix
+MAX_LABEL_CHARACTERS = 36  # that fit beside each other below a confusion matrix
 MAX_TICKS = 5  # numbers on an axis
 MAX_DOTS = 400  # examples drawn without intervals
 MAX_INTERVALS = 150  # examples drawn with intervals
@@ -73,13 +76,8 @@ def roc(forecasts: Forecasts, *, ax: Axes | None = None) -> Axes:
     if len(np.unique(first.labels)) < 2:
         raise ValueError("a ROC curve needs examples of two classes, and these are all of one")
     has_two_classes = len(first.targets) == 2
-    if has_two_classes:
-        curves = [
-            RocInput(name, forecast.labels == 1, forecast.probabilities[:, 1], forecast.weights)
-            for name, forecast in checked.items()
-        ]
-    else:
-        curves = _one_against_rest(first)
+    curves = _second_class_curves(checked) if has_two_classes else _one_against_rest(first)
+
     ax = style.axes_or_new(ax, height=SQUARE_HEIGHT)
     ax.plot([0, 1], [0, 1], **style.DIAGONAL)
     for index, (label, is_positive, probability, weights) in enumerate(curves):
@@ -87,6 +85,7 @@ def roc(forecasts: Forecasts, *, ax: Axes | None = None) -> Axes:
         area = f"AUC {metrics.auc(probability, is_positive, weights):.3f}"
         name = f"{label}, {area}" if label else area
         ax.plot(false_rate, true_rate, linewidth=1.4, label=name, zorder=9 - index, **style.line_style(index))
+
     ax.set(xlim=(-0.01, 1), ylim=(0, 1.01), aspect="equal")
     positive_class = f" ({style.plain_label(first.targets[1], 14)})" if has_two_classes else ""
     style.label_axes(ax, "false positives", f"true positives{positive_class}")
@@ -122,20 +121,16 @@ def calibration(forecasts: Forecasts, *, bins: int | None = None, ax: Axes | Non
     if bins is not None:
         bins = whole("bins", bins, low=1)
     checked = _checked_forecasts(forecasts, classes=True)
+
     ax = style.axes_or_new(ax, height=SQUARE_HEIGHT)
     ax.plot([0, 1], [0, 1], **style.DIAGONAL)
-    extent: list[float] = []
+    drawn: list[float] = []
     for index, (label, forecast) in enumerate(checked.items()):
-        p = forecast.probabilities
-        if p.shape[1] == 2:
-            stated, happened = p[:, 1], forecast.labels == 1
-        else:
-            stated, happened = p.max(axis=1), p.argmax(axis=1) == forecast.labels
-        weights = np.ones(len(p)) if forecast.weights is None else forecast.weights
-        curve = _bin_examples(stated, happened, weights, bins)
+        curve = _bin_examples(*_judged_event(forecast), bins)
         error = metrics.calibration_error(forecast.mean, forecast.labels, weights=forecast.weights)
-        extent += _draw_calibration_curve(ax, index, label, curve, error)
-    low, high = max(min(extent) - ZOOM_WIDTH / 10, 0.0), min(max(extent) + ZOOM_WIDTH / 10, 1.0)
+        drawn += _draw_calibration_curve(ax, index, label, curve, error)
+
+    low, high = max(min(drawn) - ZOOM_WIDTH / 10, 0.0), min(max(drawn) + ZOOM_WIDTH / 10, 1.0)
     limits = (low, high) if high - low < ZOOM_WIDTH else (0.0, 1.0)
     ax.set(xlim=limits, ylim=limits, aspect="equal")
     first = next(iter(checked.values()))
@@ -187,6 +182,7 @@ def reliability(
     if not by_label or not truth.size or not np.isin(truth, (0.0, 1.0)).all():
         raise ValueError("reliability needs at least one forecast, and happened must hold 0 and 1")
     checked = {label: _checked_probabilities(label, p, len(truth)) for label, p in by_label.items()}
+
     ax = style.axes_or_new(ax, height=SQUARE_HEIGHT)
     ax.plot([0, 1], [0, 1], **style.DIAGONAL)
     for index, (label, stated) in enumerate(checked.items()):
@@ -194,6 +190,7 @@ def reliability(
         gaps = np.abs(curve.observed - curve.predicted)
         error = float(np.sum(curve.examples * gaps) / curve.examples.sum())
         _draw_calibration_curve(ax, index, label, curve, error)
+
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     style.label_axes(ax, "predicted probability", "observed frequency")
     style.add_legend(ax)
@@ -219,7 +216,8 @@ def confusion(forecast: Forecast, *, ax: Axes | None = None) -> Axes:
     (checked,) = _checked_forecasts(forecast, classes=True).values()
     counts = metrics.confusion(checked.mean, checked.labels, checked.weights)
     classes = len(counts)
-    fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
+    fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)  # of a row; 0 if it is empty
+
     ax = style.axes_or_new(ax, height=min(1.3 + 0.4 * classes, 3.4))
     ax.imshow(fractions, cmap="Blues", vmin=0, vmax=1.15, aspect="auto")
     if classes <= MAX_CLASSES_WITH_COUNTS:
@@ -232,18 +230,25 @@ def confusion(forecast: Forecast, *, ax: Axes | None = None) -> Axes:
 
 
 def _label_classes(ax: Axes, names: list[str]) -> None:
-    """Label at most 20 rows and columns of a confusion matrix, and draw white lines between its cells."""
+    """Label the classes of a confusion matrix on both axes, and draw white lines between its cells.
+
+    Cell i is centred at position i. Of more than MAX_CLASS_LABELS classes only every second, third, ... is
+    labelled, and labels that need more room than the x axis has are vertical.
+    """
     classes = len(names)
-    labelled = range(0, classes, -(-classes // 20))
-    is_long = max(map(len, names)) * classes > 36
+    labelled = range(0, classes, math.ceil(classes / MAX_CLASS_LABELS))
+    labels = [names[i] for i in labelled]
+    is_long = max(map(len, names)) * classes > MAX_LABEL_CHARACTERS
     rotation: dict[str, Any] = {"rotation": 90} if is_long else {}
-    ax.set_xticks(labelled, [names[i] for i in labelled], **rotation)
-    ax.set_yticks(labelled, [names[i] for i in labelled])
+    ax.set_xticks(labelled, labels, **rotation)
+    ax.set_yticks(labelled, labels)
     style.label_axes(ax, "predicted", "true", box=True)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
-    ax.set_xticks(np.arange(classes + 1) - 0.5, minor=True)
-    ax.set_yticks(np.arange(classes + 1) - 0.5, minor=True)
+
+    cell_edges = np.arange(classes + 1) - 0.5
+    ax.set_xticks(cell_edges, minor=True)
+    ax.set_yticks(cell_edges, minor=True)
     ax.grid(which="minor", color="white", linewidth=1.2)
     ax.tick_params(which="minor", length=0)
 
@@ -273,29 +278,18 @@ def predicted(forecast: Forecast, target: int = 0, *, ax: Axes | None = None) ->
     count = min(MAX_INTERVALS if has_intervals else MAX_DOTS, len(checked.y))
     rows = np.linspace(0, len(checked.y) - 1, count).astype(int)
     y, mean = checked.y[rows, target], checked.mean[rows, target]
+
     ax = style.axes_or_new(ax, height=SQUARE_HEIGHT)
-    drawn = [y, mean]
     dots: dict[str, Any] = {"s": 11, "linewidths": 0, "zorder": 4, "alpha": 0.9 if len(rows) < 150 else 0.6}
-    if checked.low is None or checked.high is None:
-        ax.scatter(y, mean, color=style.COLOURS[0], **dots)
+    if has_intervals:
+        drawn = [y, mean, *_draw_with_intervals(ax, checked, target, rows, dots)]
     else:
-        low, high = checked.low[:, target], checked.high[:, target]
-        is_inside = (low <= checked.y[:, target]) & (checked.y[:, target] <= high)
-        low, high = low[rows], high[rows]
-        groups = ((is_inside, style.COLOURS[0], "in its interval"), (~is_inside, style.COLOURS[1], "outside"))
-        for is_member, colour, name in groups:
-            members = is_member[rows]
-            label = f"{name} ({np.count_nonzero(is_member):,} of {len(is_member):,})"
-            ax.scatter(y[members], mean[members], color=colour, label=label, **dots)
-            ax.vlines(
-                y[members], low[members], high[members], color=colour, alpha=0.35, linewidth=1.0, zorder=2
-            )
-        drawn += [low, high]
-    limits = _with_margin(
-        float(min(min(values) for values in drawn)), float(max(max(values) for values in drawn))
-    )
+        drawn = [y, mean]
+        ax.scatter(y, mean, color=style.COLOURS[0], **dots)
+
+    limits = _with_margin(*drawn)
     ax.plot(limits, limits, **style.DIAGONAL)
-    ax.set(xlim=_with_margin(float(y.min()), float(y.max())), ylim=limits)
+    ax.set(xlim=_with_margin(y), ylim=limits)
     name = style.plain_label(checked.targets[target], 20)
     style.label_axes(ax, f"true {name}", f"predicted {name}")
     _limit_ticks(ax)
@@ -305,31 +299,82 @@ def predicted(forecast: Forecast, target: int = 0, *, ax: Axes | None = None) ->
     return ax
 
 
-def _with_margin(low: float, high: float) -> tuple[float, float]:
-    """Return the limits of an axis for values from `low` to `high`, with a margin."""
+def _draw_with_intervals(
+    ax: Axes, forecast: Forecast, target: int, rows: NDArray[np.int64], dots: dict[str, Any]
+) -> tuple[Floats, Floats]:
+    """Draw predicted values with their intervals; examples inside and outside have two colours.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    forecast : Forecast
+        A forecast with intervals. The legend counts all its examples.
+    target : int
+        Index of the target.
+    rows : array
+        Indices of the examples to draw.
+    dots : dict
+        Options of the dots, for `Axes.scatter`.
+
+    Returns
+    -------
+    low, high : arrays (row,)
+        Ends of the intervals that were drawn.
+    """
+    y, mean, low, high = (
+        np.asarray(values)[:, target] for values in (forecast.y, forecast.mean, forecast.low, forecast.high)
+    )
+    is_inside = (low <= y) & (y <= high)
+    bars: dict[str, Any] = {"alpha": 0.35, "linewidth": 1.0, "zorder": 2}
+    for is_member, colour, name in (
+        (is_inside, style.COLOURS[0], "in its interval"),
+        (~is_inside, style.COLOURS[1], "outside"),
+    ):
+        members = rows[is_member[rows]]
+        label = f"{name} ({np.count_nonzero(is_member):,} of {len(is_member):,})"
+        ax.scatter(y[members], mean[members], color=colour, label=label, **dots)
+        ax.vlines(y[members], low[members], high[members], color=colour, **bars)
+    return low[rows], high[rows]
+
+
+def _with_margin(*values: Floats) -> tuple[float, float]:
+    """Return the limits of an axis that shows all values of some arrays, with a margin."""
+    low, high = float(min(map(min, values))), float(max(map(max, values)))
     margin = 0.03 * (high - low) or 0.5
     return low - margin, high + margin
 
 
 def _checked_forecasts(forecasts: object, classes: bool) -> dict[str, Forecast]:
-    """Return forecasts by label after checking that they are all of classes, or all of values or counts."""
-    by_label = (
-        {str(k): v for k, v in forecasts.items()} if isinstance(forecasts, Mapping) else {"": forecasts}
-    )
-    checked = {label: forecast for label, forecast in by_label.items() if isinstance(forecast, Forecast)}
-    if len(checked) < len(by_label) or not by_label:
+    """Return forecasts by label after checking their type and their task.
+
+    Parameters
+    ----------
+    forecasts : Forecast or dict from name to Forecast
+        What the user passed. The label of a single forecast is empty.
+    classes : bool
+        True if the forecasts must be of classes, False if they must be of values or counts.
+    """
+    by_label = forecasts if isinstance(forecasts, Mapping) else {"": forecasts}
+    checked = {str(label): item for label, item in by_label.items() if isinstance(item, Forecast)}
+    if not checked or len(checked) < len(by_label):
         raise TypeError(
             f"a Forecast is needed, such as judge(run).forecast, or a dict of them; got {forecasts!r}"
         )
-    if any(TASKS[forecast.task].classes != classes for forecast in checked.values()):
+    tasks = sorted({forecast.task for forecast in checked.values()})
+    if any(TASKS[task].classes != classes for task in tasks):
         needed = "classes" if classes else "values or counts"
-        tasks = ", ".join(sorted({forecast.task for forecast in checked.values()}))
-        raise ValueError(f"this picture is of {needed}, and these forecasts are of the task {tasks}")
+        raise ValueError(
+            f"this picture is of {needed}, and these forecasts are of the task {', '.join(tasks)}"
+        )
     return checked
 
 
 def _checked_probabilities(label: str, probability: ArrayLike, size: int) -> Floats:
-    """Return probabilities as a flat array after checking their number and range."""
+    """Return probabilities as a flat array after checking that they are `size` numbers from 0 to 1.
+
+    `label` names them in errors.
+    """
     name = f"probability{f' of {label!r}' if label else ''}"
     values = numbers(name, probability, (1, 2)).ravel()
     if len(values) != size or values.min() < 0 or values.max() > 1:
@@ -340,8 +385,16 @@ def _checked_probabilities(label: str, probability: ArrayLike, size: int) -> Flo
     return values
 
 
+def _second_class_curves(forecasts: Mapping[str, Forecast]) -> list[RocInput]:
+    """Return a ROC curve of the second of two classes for each forecast."""
+    return [
+        RocInput(name, forecast.labels == 1, forecast.probabilities[:, 1], forecast.weights)
+        for name, forecast in forecasts.items()
+    ]
+
+
 def _one_against_rest(forecast: Forecast) -> list[RocInput]:
-    """Return each class against all others, or those with the smallest areas if there are many."""
+    """Return a ROC curve of each class against all others; of many classes, those with the smallest areas."""
     p, present = forecast.probabilities, np.unique(forecast.labels).astype(int)
     areas = {k: metrics.auc(p[:, k], forecast.labels == k, forecast.weights) for k in present}
     hardest = sorted(sorted(areas, key=areas.__getitem__)[:MAX_ROC_CURVES])
@@ -351,17 +404,31 @@ def _one_against_rest(forecast: Forecast) -> list[RocInput]:
     ]
 
 
+def _judged_event(forecast: Forecast) -> tuple[Floats, NDArray[np.bool_], Floats]:
+    """Return the stated probability of an event for each example, whether it happened, and the weights.
+
+    The event is the second of two classes; with more classes, that the most probable class is right.
+    """
+    p = forecast.probabilities
+    weights = np.ones(len(p)) if forecast.weights is None else forecast.weights
+    if p.shape[1] == 2:
+        return p[:, 1], forecast.labels == 1, weights
+    return p.max(axis=1), p.argmax(axis=1) == forecast.labels, weights
+
+
 def _bin_examples(
     stated: Floats, happened: NDArray[Any], weights: Floats, bins: int | None
 ) -> CalibrationBins:
-    """Return the statistics of examples in bins of their stated probability; empty bins are left out.
+    """Return the points of a calibration curve: examples in bins of the stated probability of an event.
+
+    Empty bins are left out.
 
     Parameters
     ----------
     stated : array (examples,)
-        Stated probabilities.
+        Stated probabilities of the event.
     happened : array (examples,)
-        Whether it happened.
+        1 or True where the event happened.
     weights : array (examples,)
         Weights of the examples.
     bins : int or None
@@ -372,7 +439,8 @@ def _bin_examples(
         edges = np.unique(np.quantile(stated, np.linspace(0, 1, count + 1))[1:-1])
         index = np.searchsorted(edges, stated)
     else:
-        index = np.minimum((stated * bins).astype(int), bins - 1)
+        index = np.minimum((stated * bins).astype(int), bins - 1)  # a probability of 1 is in the last bin
+
     members = [index == k for k in np.unique(index)]
     predicted, observed = (
         np.array([np.average(values[rows], weights=weights[rows]) for rows in members])
@@ -384,7 +452,7 @@ def _bin_examples(
 def _draw_calibration_curve(
     ax: Axes, index: int, label: str, curve: CalibrationBins, error: float
 ) -> list[float]:
-    """Draw a calibration curve with Wilson's intervals; return all its coordinates for the axes' limits.
+    """Draw a calibration curve with Wilson's intervals; return its coordinates for the limits of the axes.
 
     Parameters
     ----------
@@ -401,21 +469,15 @@ def _draw_calibration_curve(
     """
     low, high = wilson(curve.observed, curve.examples)
     name = f"{label} (ECE {error:.3f})" if label else f"ECE {error:.3f}"
-    line_options = style.line_style(index) | {"marker": MARKERS[index % len(MARKERS)]}
-    ax.plot(
-        curve.predicted,
-        curve.observed,
-        markersize=4,
-        linewidth=1.2,
-        label=name,
-        clip_on=False,
-        **line_options,
-    )
+    line_options = style.line_style(index)
+    dots: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "markersize": 4, "clip_on": False}
+    ax.plot(curve.predicted, curve.observed, linewidth=1.2, label=name, **line_options, **dots)
     ax.vlines(curve.predicted, low, high, color=line_options["color"], linewidth=0.9, clip_on=False)
     return [*low, *high, *curve.predicted]
 
 
 def _limit_ticks(ax: Axes) -> None:
+    """Set at most MAX_TICKS round numbers on both axes."""
     from matplotlib.ticker import MaxNLocator
 
     for axis in (ax.xaxis, ax.yaxis):

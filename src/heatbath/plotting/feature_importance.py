@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heatbath._internal.checks import whole
 from heatbath.evaluation import Dependence, Importance
@@ -14,6 +15,7 @@ from heatbath.plotting import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Floats = NDArray[np.float64]
 BARS: dict[str, Any] = {"height": 0.62, "color": style.COLOURS[5], "zorder": 2}
 CATEGORY_SPACING = 0.14  # between the outputs of one category; categories are 1 apart
 MAX_TICKS = 4  # numbers on the x axis, where labels are wide
@@ -42,12 +44,14 @@ def column_importance(
     if not columns or not all(isinstance(column, Importance) for column in columns):
         raise TypeError(f"columns must be what importance(run) returns, got {columns!r}")
     shown = list(columns)[: whole("most", most, low=1)]
-    ax = style.axes_or_new(ax, height=0.75 + 0.21 * len(shown))
     positions = np.arange(len(shown))
     values, low, high = np.array([column.rise for column in shown]).T
+
+    ax = style.axes_or_new(ax, height=0.75 + 0.21 * len(shown))
     ax.barh(positions, values, **BARS)
     ax.hlines(positions, low, high, color=style.COLOURS[0], linewidth=1.4, zorder=3)
     ax.axvline(0.0, color="0.4", linewidth=0.8)
+
     ax.set_yticks(positions, [style.plain_label(column.column) for column in shown])
     ax.set_ylim(len(shown) - 0.4, -0.6)
     ax.grid(axis="x", linewidth=0.4, alpha=0.5)
@@ -84,35 +88,55 @@ def dependence(
     if not isinstance(column, Dependence):
         raise TypeError(f"column must be one of what dependence(run, columns) returns, got {column!r}")
     ax = style.axes_or_new(ax)
-    is_categorical = column.values is None
-    is_continuous = not is_categorical and column.marks.size > 0
-    x = np.arange(len(column.mean)) if column.values is None else column.values
-    count = column.mean.shape[1]
-    for index, (mean, low, high) in enumerate(zip(column.mean.T, column.low.T, column.high.T, strict=True)):
-        line_options = style.line_style(index)
-        name = None if count == 1 else outputs[index]
-        if is_continuous:
-            ax.plot(x, mean, linewidth=1.4, label=name, **line_options)
-            ax.fill_between(x, low, high, color=line_options["color"], alpha=0.2, linewidth=0)
-        else:
-            shift = CATEGORY_SPACING * (index - (count - 1) / 2) if is_categorical and count > 1 else 0.0
-            ax.vlines(x + shift, low, high, color=line_options["color"], linewidth=1.6, alpha=0.6)
-            ax.plot(x + shift, mean, "o", markersize=4.5, color=line_options["color"], label=name)
-    if is_categorical:
+    names = [None] if column.mean.shape[1] == 1 else outputs
+    if column.values is None:
+        categories = np.arange(len(column.mean), dtype=float)
+        _draw_dependence_dots(ax, column, categories, names, CATEGORY_SPACING)
         _label_categories(ax, [style.plain_label(label, 12) for label in column.labels])
-    elif is_continuous:
-        ax.plot(column.marks, np.zeros(len(column.marks)), "|", color="0.35", markersize=7, clip_on=False,
-                transform=ax.get_xaxis_transform(), zorder=5)  # fmt: skip
-        ax.set_xlim(x[0], x[-1])
-    else:
-        ax.set_xticks(x, [f"{value:g}" for value in x])
+    elif column.marks.size:
+        _draw_dependence_curves(ax, column, column.values, names)
+    else:  # a number with few values
+        _draw_dependence_dots(ax, column, column.values, names, 0.0)
+        ax.set_xticks(column.values, [f"{value:g}" for value in column.values])
+
     style.label_axes(ax, style.plain_label(column.column, 30), what)
-    if is_continuous:
-        ax.locator_params(axis="x", nbins=MAX_TICKS)
-        style.format_short_numbers(ax.xaxis)
     style.format_short_numbers(ax.yaxis)
     style.add_legend(ax)
     return ax
+
+
+def _draw_dependence_curves(ax: Axes, column: Dependence, x: Floats, names: Sequence[str | None]) -> None:
+    """Draw a line with a band for each output over the values x of a number, and its deciles as marks.
+
+    `names` are the labels of the outputs, or None for no label. The limits and numbers of the x axis are set.
+    """
+    for index, (mean, low, high) in enumerate(zip(column.mean.T, column.low.T, column.high.T, strict=True)):
+        line_options = style.line_style(index)
+        ax.plot(x, mean, linewidth=1.4, label=names[index], **line_options)
+        ax.fill_between(x, low, high, color=line_options["color"], alpha=0.2, linewidth=0)
+
+    deciles: dict[str, Any] = {"marker": "|", "color": "0.35", "markersize": 7, "linestyle": "none"}
+    on_axis: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "clip_on": False, "zorder": 5}
+    ax.plot(column.marks, np.zeros(len(column.marks)), **deciles, **on_axis)
+    ax.set_xlim(x[0], x[-1])
+    ax.locator_params(axis="x", nbins=MAX_TICKS)
+    style.format_short_numbers(ax.xaxis)
+
+
+def _draw_dependence_dots(
+    ax: Axes, column: Dependence, x: Floats, names: Sequence[str | None], spacing: float
+) -> None:
+    """Draw a dot with a bar for each output at each position x of a category or a rare number.
+
+    `names` are the labels of the outputs, or None for no label; the dots of neighbouring outputs are
+    `spacing` apart, centred at x.
+    """
+    outputs = column.mean.shape[1]
+    for index, (mean, low, high) in enumerate(zip(column.mean.T, column.low.T, column.high.T, strict=True)):
+        colour = style.line_style(index)["color"]
+        positions = x + spacing * (index - (outputs - 1) / 2)
+        ax.vlines(positions, low, high, color=colour, linewidth=1.6, alpha=0.6)
+        ax.plot(positions, mean, "o", markersize=4.5, color=colour, label=names[index])
 
 
 def _label_categories(ax: Axes, labels: list[str]) -> None:

@@ -45,10 +45,17 @@ def value_name(trace: xr.DataArray) -> str:
 
 
 def _checked_trace(trace: object, dimensions: tuple[str, ...]) -> xr.DataArray:
-    """Return a trace with the dimensions (chain, *dimensions).
+    """Return a trace with the dimensions (chain, *dimensions), in this order.
 
     A missing dimension `chain` is added, and `record` too if a single record was selected. Records at which
     no chain has a value are dropped if `record` is the only other dimension.
+
+    Parameters
+    ----------
+    trace : DataArray
+        What the user passed; records need a coordinate `step`.
+    dimensions : tuple of str
+        Dimensions beside `chain`; "a|b" accepts either.
     """
     needed = f"a DataArray with the dimensions chain, {', '.join(dimensions)}".replace("|", " or ")
     if not isinstance(trace, xr.DataArray):
@@ -56,6 +63,7 @@ def _checked_trace(trace: object, dimensions: tuple[str, ...]) -> xr.DataArray:
     chains = trace if "chain" in trace.dims else trace.expand_dims("chain")
     if "record" not in chains.dims and "step" in chains.coords and not chains["step"].ndim:
         chains = chains.expand_dims("record").assign_coords(step=("record", [chains["step"].item()]))
+
     present = [name for choices in dimensions for name in choices.split("|") if name in chains.dims]
     if set(chains.dims) != {"chain", *present} or len(present) != len(dimensions) or 0 in chains.shape:
         raise ValueError(
@@ -81,4 +89,5 @@ def _grouped_chains(trace: xr.DataArray) -> dict[str, xr.DataArray]:
 
 
 def _setting_label(axis: str, value: object) -> str:
+    """Return "symbol = value" for a coefficient of a sweep, or the name of the method of a comparison."""
     return str(value) if axis == "method" else f"{style.quantity_label(axis)} = {style.format_number(value)}"

@@ -51,18 +51,21 @@ def line(
         raise TypeError("at least one loss is needed, got an empty dict")
     curves = {label: _checked_line(label, curve) for label, curve in losses.items()}
     names = {value_name(curve) or "loss" for curve in curves.values()}
+
     ax = style.axes_or_new(ax)
     for index, (label, curve) in enumerate(curves.items()):
         alpha, pairs, line_options = curve["alpha"].values, curve.values, style.line_style(index)
-        mean = pairs.mean(axis=0)
+        mean, colour = pairs.mean(axis=0), line_options["color"]
         if len(pairs) > 1:
-            ax.plot(alpha, pairs.T, color=line_options["color"], linewidth=0.5, alpha=0.45)
+            ax.plot(alpha, pairs.T, color=colour, linewidth=0.5, alpha=0.45)
         prefix = f"{label}: " if label else ""
         ax.plot(alpha, mean, linewidth=1.6, label=prefix + _barrier_text(alpha, pairs), **line_options)
-        dots: Any = {"color": line_options["color"], "markeredgecolor": "white", "markersize": 6, "zorder": 4}
-        ax.plot([0.0, 1.0], np.interp([0.0, 1.0], alpha, mean), "o", **dots)
+        ends = [0.0, 1.0]
+        dots: Any = {"color": colour, "markeredgecolor": "white", "markersize": 6, "zorder": 4}
+        ax.plot(ends, np.interp(ends, alpha, mean), "o", **dots)
         if len(curves) == len(pairs) == 1:
             _draw_barrier_arrow(ax, alpha, mean)
+
     if log:
         style.set_log_scale(ax)
     style.label_axes(ax, style.SYMBOLS["alpha"], names.pop() if len(names) == 1 else "loss")
@@ -102,14 +105,17 @@ def surface(
         raise ValueError(f"the loss is {low:g} everywhere: there are no contours to draw")
     levels = _contour_levels(low, high, log)
     alpha, beta = loss["alpha"].values, loss["beta"].values
+
     ax = style.axes_or_new(ax)
     options: Any = {"levels": levels, "cmap": "viridis", "norm": LogNorm(low, high) if log else None}
     shades = ax.contourf(alpha, beta, values.T, **options)
     ax.contour(alpha, beta, values.T, levels=levels[::2], colors="white", linewidths=0.3, alpha=0.6)
+
     x_centre, y_centre = np.mean(ax.get_xlim()), np.mean(ax.get_ylim())
     for name, position in (marks or {}).items():
-        x, y = (real(f"the position of {name!r}", value) for value in position)
+        x, y = (real(f"the position of {name!r}", coordinate) for coordinate in position)
         _draw_mark(ax, name, x, y, is_right=bool(x > x_centre), is_top=bool(y > y_centre))
+
     style.label_axes(ax, style.SYMBOLS["alpha"], style.SYMBOLS["beta"], box=True)
     bar = style.add_colour_bar(ax, shades, value_name(loss) or "loss")
     bar.set_ticks(levels[::5].tolist(), labels=[f"{level:.2g}" for level in levels[::5]])
@@ -118,7 +124,19 @@ def surface(
 
 
 def _draw_mark(ax: Axes, name: str, x: float, y: float, is_right: bool, is_top: bool) -> None:
-    """Mark a point with a dot and its name, which is written towards the centre of the picture."""
+    """Mark a point of a picture with a dot and its name, written towards the centre of the picture.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    name : str
+        Name of the point.
+    x, y : float
+        Position of the point.
+    is_right, is_top : bool
+        True if the point is in the right half and in the upper half of the picture.
+    """
     from matplotlib.patheffects import withStroke
 
     ax.plot(x, y, "o", color="white", markeredgecolor="black", markersize=6, clip_on=False, zorder=4)
@@ -132,11 +150,19 @@ def _draw_mark(ax: Axes, name: str, x: float, y: float, is_right: bool, is_top: 
         fontsize=style.SMALL_SIZE,
         zorder=5,
     )
-    text.set_path_effects([withStroke(linewidth=2, foreground="white")])
+    text.set_path_effects([withStroke(linewidth=2, foreground="white")])  # readable on any colour
 
 
 def _checked_line(label: object, loss: object) -> xr.DataArray:
-    """Return the loss as (pair, alpha), with increasing alpha."""
+    """Return the losses of pairs of networks as an array (pair, alpha), with increasing alpha.
+
+    Parameters
+    ----------
+    label : str
+        Label of the loss, for errors; "" if there is none.
+    loss : DataArray
+        Losses with the dimension `alpha`, from 0 or less to 1 or more, and at most one other dimension.
+    """
     name = f"the loss on a line{f' of {label!r}' if label else ''}"
     if not isinstance(loss, xr.DataArray) or not isinstance(label, str):
         raise TypeError(f"{name} must be a DataArray, or a dict of them by name; got {type(loss).__name__}")
@@ -144,13 +170,13 @@ def _checked_line(label: object, loss: object) -> xr.DataArray:
         raise ValueError(
             f"{name} needs the coordinate alpha, and at most one other dimension; got {dict(loss.sizes)}"
         )
-    curves = loss if loss.ndim == 2 else loss.expand_dims("pair")
-    curves = curves.transpose(..., "alpha").sortby("alpha")
-    alpha = curves["alpha"].values
-    if alpha[0] > 0 or alpha[-1] < 1:
+
+    by_pair = loss if loss.ndim == 2 else loss.expand_dims("pair")
+    curves = by_pair.transpose(..., "alpha").sortby("alpha")
+    first, last = curves["alpha"].values[[0, -1]]
+    if first > 0 or last < 1:
         raise ValueError(
-            f"{name} must reach from alpha = 0 to 1, where the networks are; got {alpha[0]:g} to "
-            f"{alpha[-1]:g}"
+            f"{name} must reach from alpha = 0 to 1, where the networks are; got {first:g} to {last:g}"
         )
     if not np.isfinite(curves.values).all():
         raise ValueError(f"{name} has values that are not finite: leave those pairs out")
@@ -158,7 +184,10 @@ def _checked_line(label: object, loss: object) -> xr.DataArray:
 
 
 def _checked_surface(loss: object, log: bool) -> Floats:
-    """Return the loss as an array (alpha, beta)."""
+    """Return the loss as an array (alpha, beta) after checking its coordinates and its values.
+
+    `log` demands positive values, as a logarithmic scale does.
+    """
     if not isinstance(loss, xr.DataArray):
         raise TypeError(f"the loss on a surface must be a DataArray, got {type(loss).__name__}")
     axes = {"alpha", "beta"}

@@ -81,20 +81,36 @@ def _figure(picture: object) -> Figure:
 
 
 def _render(figure: Figure, kinds: Sequence[str], dpi: float) -> list[bytes]:
-    """Return the bytes of a figure in each kind ("png", "svg").
+    """Return a figure as files in memory, with the same bytes whenever it is called.
 
-    They contain no date, no version and no random identifiers. The figure is laid out once, for the first
-    kind. A layout depends in its last digits on the one before it, so positions are restored in the end, and
-    the next call gives the same bytes.
+    The files contain no date, no version and no random identifiers. The figure is laid out once, for the
+    first kind. A layout depends in its last digits on the one before it, so the figure's positions and layout
+    engine are restored in the end.
+
+    Parameters
+    ----------
+    figure : Figure
+        The figure.
+    kinds : sequence of str
+        "png" or "svg", for each file.
+    dpi : float
+        Dots per inch of a PNG.
+
+    Returns
+    -------
+    list of bytes
+        Content of the file of each kind.
     """
     import matplotlib
 
     positions = [(ax, ax.get_position(original=True), ax.get_in_layout()) for ax in figure.axes]
     engine, buffers = figure.get_layout_engine(), [io.BytesIO() for _ in kinds]
+
     with matplotlib.rc_context({"svg.hashsalt": "heatbath"}):
         for kind, buffer in zip(kinds, buffers, strict=True):
             figure.savefig(buffer, format=kind, dpi=dpi, metadata=METADATA[kind])
             figure.set_layout_engine("none")
+
     figure.set_layout_engine(engine)
     for ax, position, in_layout in positions:
         ax.set_position(position)

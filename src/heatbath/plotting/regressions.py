@@ -21,6 +21,11 @@ Floats = NDArray[np.float64]
 MARGIN = 0.06  # of the width of the examples, on each side
 POINTS = 200  # of a line
 CHANCE = 0.95  # probability that a correct prediction lies in the grey band
+EXAMPLE_DOTS: dict[str, Any] = {
+    "markersize": 2.6, "markeredgewidth": 0.5, "markerfacecolor": "white", "color": "black"
+}  # fmt: skip
+LIGHT_BAND: dict[str, Any] = {"color": style.COLOURS[5], "alpha": 0.35, "linewidth": 0, "zorder": 1}
+DARK_BAND: dict[str, Any] = {"color": style.COLOURS[0], "alpha": 0.4, "linewidth": 0, "zorder": 2}
 
 
 def regression(run: Run, *, coverage: float = 0.9, ax: Axes | None = None) -> Axes:
@@ -47,28 +52,23 @@ def regression(run: Run, *, coverage: float = 0.9, ax: Axes | None = None) -> Ax
     if problem.task != "regression" or (problem.inputs, problem.outputs) != (1, 1):
         raise ValueError(f"regression needs a regression with one input and one target, got {problem!r}")
     draw = _only_draw(run)
-    X = problem.X_train[draw] * problem.scale + problem.shift
-    Y = problem.Y_train[draw] * problem.target_scale + problem.target_shift
-    margin = MARGIN * float(np.ptp(X)) or 1.0
-    x = np.linspace(X.min() - margin, X.max() + margin, POINTS)
+    inputs = problem.X_train[draw] * problem.scale + problem.shift  # in the user's units, like targets
+    targets = problem.Y_train[draw] * problem.target_scale + problem.target_shift
+    margin = MARGIN * float(np.ptp(inputs)) or 1.0
+    x = np.linspace(inputs.min() - margin, inputs.max() + margin, POINTS)
     predictive = run.predictive(x[:, None])
-    percentage = f"{100 * coverage:.4g} %"
+
     ax = style.axes_or_new(ax)
-    dots: dict[str, Any] = {
-        "markersize": 2.6,
-        "markeredgewidth": 0.5,
-        "markerfacecolor": "white",
-        "color": "black",
-    }
-    ax.plot(X[:, 0], Y[:, 0], "o", label="training examples", zorder=4, **dots)
-    if (predictive.deviations > 0).all():
+    percentage = f"{100 * coverage:.4g} %"
+    ax.plot(inputs[:, 0], targets[:, 0], "o", label="training examples", zorder=4, **EXAMPLE_DOTS)
+    is_noise_known = (predictive.deviations > 0).all()
+    if is_noise_known:
         low, high = predictive.interval(coverage)
-        light: dict[str, Any] = {"color": style.COLOURS[5], "alpha": 0.35, "linewidth": 0, "zorder": 1}
-        ax.fill_between(x, low[:, 0], high[:, 0], label=f"new data, {percentage}", **light)
+        ax.fill_between(x, low[:, 0], high[:, 0], label=f"new data, {percentage}", **LIGHT_BAND)
     low, high = np.quantile(predictive.means[..., 0], tails, axis=0)
-    dark: dict[str, Any] = {"color": style.COLOURS[0], "alpha": 0.4, "linewidth": 0, "zorder": 2}
-    ax.fill_between(x, low, high, label=f"networks, {percentage}", **dark)
+    ax.fill_between(x, low, high, label=f"networks, {percentage}", **DARK_BAND)
     ax.plot(x, predictive.mean[:, 0], color=style.COLOURS[0], linewidth=1.4, label="mean", zorder=3)
+
     ax.set_xlim(x[0], x[-1])
     style.label_axes(ax, style.quantity_label(problem.features[0]), style.quantity_label(problem.targets[0]))
     style.add_legend(ax)
@@ -95,19 +95,22 @@ def coverage(pit: Run | ArrayLike | Mapping[str, ArrayLike], *, ax: Axes | None 
     -------
     Axes
     """
-    levels = _probabilities_by_label(pit)
+    by_label = _probabilities_by_label(pit)
     nominal = np.linspace(0, 1, 201)
     ax = style.axes_or_new(ax, height=3.4)
-    count = min(map(len, levels.values()))
+
+    count = min(map(len, by_label.values()))  # of examples; the fewest make the widest band
     low, high = (counts / count for counts in _chance_counts(count, nominal))
     ax.fill_between(nominal, low, high, color="0.85", linewidth=0, zorder=0)
     ax.plot([0, 1], [0, 1], **style.DIAGONAL)
-    for index, (label, probabilities) in enumerate(levels.items()):
+
+    for index, (label, probabilities) in enumerate(by_label.items()):
         needed = np.sort(np.abs(2 * probabilities - 1))  # smallest coverage whose interval holds the example
         observed = np.searchsorted(needed, nominal, side="right") / len(needed)
         held = f"90 % intervals hold {100 * np.mean(needed <= 0.9):.3g} %"
         name = f"{label}: {held}" if label else held
         ax.plot(nominal, observed, linewidth=1.4, label=name, **style.line_style(index))
+
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     style.label_axes(ax, "nominal coverage", "observed coverage")
     style.format_percent(ax.xaxis, ax.yaxis)
@@ -138,16 +141,19 @@ def uniformity(
     Axes
     """
     bins = whole("bins", bins, low=2)
-    levels = _probabilities_by_label(values)
+    by_label = _probabilities_by_label(values)
     edges = np.linspace(0, 1, bins + 1)
     ax = style.axes_or_new(ax)
-    count = min(map(len, levels.values()))
+
+    count = min(map(len, by_label.values()))  # of examples; the fewest make the widest band
     low, high = (bins * counts / count for counts in _chance_counts(count, 1 / bins))
     ax.axhspan(low, high, color="0.85", linewidth=0, zorder=0)
     ax.axhline(1.0, **style.DIAGONAL)
-    for index, (label, probabilities) in enumerate(levels.items()):
+
+    for index, (label, probabilities) in enumerate(by_label.items()):
         density = np.histogram(probabilities, edges)[0] * bins / len(probabilities)
         ax.stairs(density, edges, label=label or None, linewidth=1.2, zorder=3, **style.line_style(index))
+
     ax.set_xlim(0, 1)
     ax.set_ylim(bottom=0)
     style.label_axes(ax, "predicted probability of less", "density")
@@ -179,24 +185,33 @@ def _only_draw(run: Run) -> int:
 
 
 def _probabilities_by_label(values: object) -> dict[str, Floats]:
-    """Return numbers from 0 to 1 by label, after checking them; a run stands for its test examples."""
+    """Return the probabilities to draw as flat arrays by label, after checking that they lie in 0 to 1.
+
+    Parameters
+    ----------
+    values : Run, array, or dict from name to array
+        What the user passed. A run stands for its test examples, with a label for each target; the label of a
+        single array is empty.
+    """
     if isinstance(values, Run):
         return _test_probabilities(values)
     arrays = values if isinstance(values, Mapping) else {"": values}
     if not arrays:
         raise ValueError("at least one array is needed, got an empty dict")
-    checked = {}
-    for label, array in arrays.items():
-        name = f"the values of {label!r}" if label else "the values"
-        probabilities = numbers(name, array, (1, 2)).ravel()
-        if not probabilities.size or probabilities.min() < 0 or probabilities.max() > 1:
-            raise ValueError(
-                f"{name} must be probabilities, from 0 to 1, as run.predictive(X).cdf(y) gives them; got "
-                f"{probabilities.size} from {probabilities.min(initial=np.inf):g} to "
-                f"{probabilities.max(initial=-np.inf):g}"
-            )
-        checked[str(label)] = probabilities
-    return checked
+    return {str(label): _checked_probabilities(label, array) for label, array in arrays.items()}
+
+
+def _checked_probabilities(label: object, array: Any) -> Floats:
+    """Return probabilities as a flat array after checking that all lie in 0 to 1, and that there are some."""
+    name = f"the values of {label!r}" if label else "the values"
+    probabilities = numbers(name, array, (1, 2)).ravel()
+    lowest, highest = probabilities.min(initial=np.inf), probabilities.max(initial=-np.inf)
+    if not probabilities.size or lowest < 0 or highest > 1:
+        raise ValueError(
+            f"{name} must be probabilities, from 0 to 1, as run.predictive(X).cdf(y) gives them; got "
+            f"{probabilities.size} from {lowest:g} to {highest:g}"
+        )
+    return probabilities
 
 
 def _test_probabilities(run: Run) -> dict[str, Floats]:
@@ -208,6 +223,6 @@ def _test_probabilities(run: Run) -> dict[str, Floats]:
     predictive = run.predictive(problem.X_test[draw] * problem.scale + problem.shift)
     if not (predictive.deviations > 0).all():
         raise ValueError("the noise of the data is not known: train with posterior=Posterior()")
-    Y = problem.Y_test[draw] * problem.target_scale + problem.target_shift
+    targets = problem.Y_test[draw] * problem.target_scale + problem.target_shift
     names = problem.targets if problem.outputs > 1 else [""]
-    return dict(zip(names, predictive.cdf(Y).T, strict=True))
+    return dict(zip(names, predictive.cdf(targets).T, strict=True))

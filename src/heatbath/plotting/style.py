@@ -17,6 +17,8 @@ COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0  # inches, of a column and of a page of a pa
 TEXT_SIZE, SMALL_SIZE = 9, 8  # points
 LEGEND_LINE_WIDTH = 34  # points of a legend's entry that its line and margins take
 CHARACTER_WIDTH = 0.58  # of a legend's text, relative to the size of the type
+LEGEND_ROOM = 1.2  # width that a legend may have, relative to its Axes
+POINTS_PER_INCH = 72
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 DASHES: tuple[Any, ...] = (
     "-",
@@ -110,7 +112,9 @@ def label_axes(ax: Axes, x: str, y: str, *, box: bool = False) -> None:
 def add_legend(ax: Axes) -> None:
     """Add a legend below the x axis, where it hides no line, in as many columns as fit.
 
-    Call it when everything is drawn. Nothing is added if nothing has a label.
+    Call it when everything is drawn, because it shows the labels of what is on the Axes. Without any label no
+    legend is added. A narrow legend is centred; a wide one is aligned right, so that it may extend to the
+    left.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -118,21 +122,17 @@ def add_legend(ax: Axes) -> None:
     if not labels:
         return
     figure = ax.figure.figure
-    available = 1.2 * 72 * figure.get_figwidth() * ax.get_position().width  # points, with the margins
-    widths = [LEGEND_LINE_WIDTH + CHARACTER_WIDTH * SMALL_SIZE * _printed_length(label) for label in labels]
-    columns = len(labels) if sum(widths) <= available else max(1, int(available / max(widths)))
-    rows = math.ceil(len(labels) / columns)
-    columns = math.ceil(len(labels) / rows)
-    required = sum(widths) if rows == 1 else columns * max(widths)
-    centred = (
-        required <= 0.75 * available
-    )  # a wide legend is aligned right, so that it may extend to the left
-    below_labels = ScaledTranslation(0, -2.9 * TEXT_SIZE / 72, figure.dpi_scale_trans)
+    # All widths are in points; margins of the Axes may be covered
+    available = LEGEND_ROOM * POINTS_PER_INCH * figure.get_figwidth() * ax.get_position().width
+    columns, width = _legend_layout(labels, available)
+
+    is_centred = width <= 0.75 * available
+    below_labels = ScaledTranslation(0, -2.9 * TEXT_SIZE / POINTS_PER_INCH, figure.dpi_scale_trans)
     ax.legend(
         handles,
         labels,
-        loc="upper center" if centred else "upper right",
-        bbox_to_anchor=(0.5 if centred else 1.0, 0.0),
+        loc="upper center" if is_centred else "upper right",
+        bbox_to_anchor=(0.5 if is_centred else 1.0, 0.0),
         bbox_transform=ax.transAxes + below_labels,
         ncols=columns,
         fontsize=SMALL_SIZE,
@@ -140,6 +140,20 @@ def add_legend(ax: Axes) -> None:
         handlelength=2.2,
         columnspacing=1.2,
     )
+
+
+def _legend_layout(labels: list[str], available: float) -> tuple[int, float]:
+    """Return the number of columns of a legend that fits an available width in points, and its own width.
+
+    Columns are filled evenly, and are all as wide as the widest label if there are several rows.
+    """
+    widths = [LEGEND_LINE_WIDTH + CHARACTER_WIDTH * SMALL_SIZE * _printed_length(label) for label in labels]
+    if sum(widths) <= available:
+        return len(labels), sum(widths)
+    most_columns = max(1, int(available / max(widths)))
+    rows = math.ceil(len(labels) / most_columns)
+    columns = math.ceil(len(labels) / rows)
+    return columns, columns * max(widths)
 
 
 def add_colour_bar(ax: Axes, mappable: ScalarMappable, label: str) -> Colorbar:
@@ -171,6 +185,7 @@ def format_short_numbers(axis: Axis) -> None:
     """
 
     def short_number(value: float, _: object) -> str:
+        """Return a number in the unit that suits the largest one, with a typographic minus."""
         for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
             if largest >= 10 * size:
                 return f"{value / size:,.4g}{letter}".replace("-", "−") if value else "0"
@@ -188,7 +203,12 @@ def set_log_scale(ax: Axes, bottom: float | None = None) -> None:
 
 
 def format_log_axis(axis: Axis) -> None:
-    """Set few, short numbers on a logarithmic axis, whose limits must be set."""
+    """Set few, short numbers on a logarithmic axis, whose limits must be set.
+
+    An axis of less than 0.7 decades has numbers at equal distances, one of less than 2.5 decades those that
+    begin with 1, 2 or 5, and a longer one powers of ten. From 0.001 to 10,000 all are written without
+    exponents.
+    """
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     low, high = sorted(axis.get_view_interval())
@@ -198,8 +218,9 @@ def format_log_axis(axis: Axis) -> None:
         axis.set_minor_locator(NullLocator())
     else:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)))
-    plain = low >= 1e-3 and high <= 1e4
-    axis.set_major_formatter(lambda value, _: f"{value:g}" if plain else format_number(value))
+
+    is_plain = low >= 1e-3 and high <= 1e4
+    axis.set_major_formatter(lambda value, _: f"{value:g}" if is_plain else format_number(value))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -16,13 +16,6 @@ from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-class SweepTable(NamedTuple):
-    """Values over two axes, and which cells have repeats that diverged."""
-
-    values: xr.DataArray
-    has_diverged: NDArray[np.bool_]
 
 
 def heat_map(values: xr.DataArray | Run, *, ax: Axes | None = None) -> Axes:
@@ -52,7 +45,7 @@ def heat_map(values: xr.DataArray | Run, *, ax: Axes | None = None) -> Axes:
     if not np.isfinite(cells).any():
         raise ValueError("there is nothing to draw: no value is finite")
     is_accuracy = table.name == "accuracy"
-    rows, columns = table.dims
+
     ax = style.axes_or_new(ax, height=min(1.1 + 0.32 * len(cells), 6.0))
     image = ax.imshow(cells, origin="lower", cmap="cividis", aspect="auto")
     for (row, column), value in np.ndenumerate(cells):
@@ -60,11 +53,11 @@ def heat_map(values: xr.DataArray | Run, *, ax: Axes | None = None) -> Axes:
         is_dark = np.isfinite(value) and bool(np.asarray(image.norm(value)) < 0.5)
         colour = "white" if is_dark else "black"
         ax.text(column, row, text, ha="center", va="center", fontsize=style.SMALL_SIZE, color=colour)
-    ax.set_xticks(
-        range(len(table[columns])), [style.format_number(v) for v in table[columns].values.tolist()]
-    )
-    ax.set_yticks(range(len(table[rows])), [style.format_number(v) for v in table[rows].values.tolist()])
-    style.label_axes(ax, style.quantity_label(str(columns)), style.quantity_label(str(rows)), box=True)
+
+    y, x = map(str, table.dims)
+    for set_ticks, axis in ((ax.set_xticks, x), (ax.set_yticks, y)):
+        set_ticks(range(table.sizes[axis]), [style.format_number(v) for v in table[axis].values.tolist()])
+    style.label_axes(ax, style.quantity_label(x), style.quantity_label(y), box=True)
     note = "\n(* some runs diverged)" if has_diverged.any() else ""
     bar = style.add_colour_bar(ax, image, value_name(table) + note)
     if is_accuracy:
@@ -116,22 +109,23 @@ def scores(rows: Sequence[Score], name: str, *, percent: bool = False, ax: Axes 
     checked = [_checked_score(row) for row in rows]
     if not checked:
         raise ValueError("at least one score is needed, got none")
-    ax = style.axes_or_new(ax, height=0.95 + 0.24 * len(checked))
     positions = np.arange(len(checked))
     values = np.array([row.value for row in checked])
     low, high = np.array([row.interval for row in checked]).T
+
+    ax = style.axes_or_new(ax, height=0.95 + 0.24 * len(checked))
     ax.hlines(positions, low, high, color=style.COLOURS[0], linewidth=1.6)
     ax.plot(values, positions, "o", color=style.COLOURS[0], markersize=4.5, label="measured, 95 % interval")
+    diamond: dict[str, Any] = {"markerfacecolor": "white", "markersize": 5}
     label: str | None = "paper"  # of the first diamond only
     for position, row in zip(positions, checked, strict=True):
         if row.paper is not None:
             ends = np.atleast_1d(row.paper)
             heights = np.full(len(ends), position + 0.28)  # below the dot, which would hide it
             ax.plot(ends, heights, color=style.COLOURS[1], linewidth=0.8)
-            ax.plot(
-                ends, heights, "D", color=style.COLOURS[1], label=label, markerfacecolor="white", markersize=5
-            )
+            ax.plot(ends, heights, "D", color=style.COLOURS[1], label=label, **diamond)
             label = None
+
     ax.set_yticks(positions, [row.label for row in checked])
     ax.set_ylim(len(checked) - 0.4, -0.6)
     ax.grid(axis="x", linewidth=0.4, alpha=0.5)
@@ -143,18 +137,22 @@ def scores(rows: Sequence[Score], name: str, *, percent: bool = False, ax: Axes 
     return ax
 
 
-def _sweep_table(run: Run) -> SweepTable:
-    """Return the mean test accuracy at each point of a sweep over two axes, and where repeats diverged."""
+def _sweep_table(run: Run) -> tuple[xr.DataArray, NDArray[np.bool_]]:
+    """Return the mean test accuracy at each point of a sweep over two axes, and where repeats diverged.
+
+    Both are arrays over the two axes; the accuracy is that of the last record that has any value.
+    """
     axes = run.plan.axes
     if len(axes) != 2:
         raise ValueError(f"a heat map needs a sweep over two axes, this run has {', '.join(axes) or 'none'}")
     last = run.accuracy().dropna("record", how="all").isel(record=-1)
     means = last.groupby(axes).mean().transpose(*axes)
     lost = last.isnull().groupby(axes).any().transpose(*axes)
-    return SweepTable(means.rename("accuracy").assign_coords(split="test"), lost.values)
+    return means.rename("accuracy").assign_coords(split="test"), lost.values
 
 
 def _checked_table(values: object) -> xr.DataArray:
+    """Return an array after checking that it has two dimensions, none empty and both with coordinates."""
     if not isinstance(values, xr.DataArray):
         raise TypeError(f"a heat map needs a DataArray, or a sweep; got {type(values).__name__}")
     if values.ndim != 2 or 0 in values.shape or not set(values.dims) <= set(values.coords):
@@ -163,6 +161,7 @@ def _checked_table(values: object) -> xr.DataArray:
 
 
 def _checked_score(row: Score) -> Score:
+    """Return a score after checking that its numbers are finite and that its interval isn't reversed."""
     if not isinstance(row, Score):
         raise TypeError(f"scores must be of the kind Score(label, value, interval, paper), got {row!r}")
     real(f"the value of {row.label!r}", row.value)

@@ -62,9 +62,11 @@ def curves(
     choice("band", band, ("interval", "range", "std"))
     labelled = by_label(traces.accuracy() if isinstance(traces, Run) else traces, "record")
     names = {value_name(trace) for trace in labelled.values()}
+
     ax = style.axes_or_new(ax)
     for index, (label, trace) in enumerate(labelled.items()):
         _draw_trace(ax, label, trace, band, style.line_style(index))
+
     style.label_axes(ax, "steps", names.pop() if len(names) == 1 else "")
     style.format_steps(ax.xaxis)
     if log:
@@ -101,17 +103,19 @@ def temperatures(run: Run, *, ax: Axes | None = None) -> Axes:
     parts = [part for part in run.plan.parts() if part.method.measures_temperature]
     if not parts:
         raise ValueError("no part of this run has a temperature: its methods have no tau")
+
     ax = style.axes_or_new(ax)
     for index, part in enumerate(parts):
         (trace,) = by_label(run.data["temperature"].sel(part=part.name), "record").values()
         target = _temperature_target(part, trace["step"].values)
-        line_options = style.line_style(index)
+        colour = style.line_style(index)["color"]
         label = f"{part.name}, {target.label}"
-        _draw_trace(ax, label, trace, "interval", {"color": line_options["color"], "linestyle": "-"})
+        _draw_trace(ax, label, trace, "interval", {"color": colour, "linestyle": "-"})
         # Dashes of parts with the same τ lie in each other's gaps
         dashes = (4.0 * index, (4.0, 4.0 * (len(parts) - 1) or 2.0))
         for curve in target.curves:
-            ax.plot(trace["step"], curve, color=line_options["color"], linestyle=dashes, linewidth=1.2)
+            ax.plot(trace["step"], curve, color=colour, linestyle=dashes, linewidth=1.2)
+
     style.set_log_scale(ax)
     style.label_axes(ax, "steps", "kinetic temperature $p\\cdot p/N$")
     style.format_steps(ax.xaxis)
@@ -120,7 +124,11 @@ def temperatures(run: Run, *, ax: Axes | None = None) -> Axes:
 
 
 def _temperature_target(part: Part, steps: NDArray[np.int64]) -> TemperatureTarget:
-    """Return the label of a part's τ and its values at the steps of all records."""
+    """Return the label of a part's τ and its curves, with a value at each of the steps of the records.
+
+    A ladder of simulated tempering has a curve for each rung. τ = 0 has no place on a logarithmic axis, so
+    that it is NaN, and a τ that is always 0 has no curve.
+    """
     tau: Any = part.method.temperature
     if isinstance(tau, SimulatedTempering):
         rungs = [np.full(len(steps), rung) for rung in tau.ladder]
@@ -134,26 +142,39 @@ def _temperature_target(part: Part, steps: NDArray[np.int64]) -> TemperatureTarg
 
 
 def _draw_trace(ax: Axes, label: str, trace: xr.DataArray, band: Band, line_options: dict[str, Any]) -> None:
-    """Draw a trace (chain, record) as a line with a band over the chains.
+    """Draw a trace as a line with a band over the chains.
 
-    The number of chains without a value at the last record is added to the label. `line_options` has a colour
-    and dashes.
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    label : str
+        Label of the line; the number of chains without a value at the last record is added.
+    trace : DataArray (chain, record)
+        Values with the coordinate `step`; NaN where a chain has diverged.
+    band : str
+        "interval", "range" or "std", as in `curves`.
+    line_options : dict
+        Colour and dashes of the line, for `Axes.plot`.
     """
     steps, values = trace["step"].values, trace.values
-    finite = np.isfinite(values)
-    lost = np.count_nonzero(~finite[:, -1])
+    is_finite = np.isfinite(values)
+    lost = np.count_nonzero(~is_finite[:, -1])
     note = f"{lost} of {len(values)} diverged" if lost else ""
     name = f"{label} ({note})" if label and note else label or note
+
     bounds = SHARES if trace.name == "accuracy" else UNBOUNDED
-    by_record = zip(values.T, finite.T, strict=True)
-    bands = [_centre_and_band(v[is_finite], band, bounds) for v, is_finite in by_record]
+    by_record = zip(values.T, is_finite.T, strict=True)
+    bands = [_centre_and_band(chains[alive], band, bounds) for chains, alive in by_record]
     centre, low, high = np.array(bands).T
     ax.plot(steps, centre, linewidth=1.4, label=name or None, **line_options)
     ax.fill_between(steps, low, high, color=line_options["color"], alpha=0.2, linewidth=0, zorder=1)
 
 
 def _centre_and_band(values: Floats, band: Band, bounds: tuple[float, float]) -> tuple[float, float, float]:
-    """Return the centre of the values of some runs and the ends of their band, NaN for a single run.
+    """Return the centre of the values of some runs and the two ends of their band.
+
+    For a single run the ends of "interval" and "std" are NaN.
 
     Parameters
     ----------
@@ -170,5 +191,6 @@ def _centre_and_band(values: Floats, band: Band, bounds: tuple[float, float]) ->
         return student(values, bounds=bounds)
     if band == "range":
         return float(np.median(values)), float(values.min()), float(values.max())
-    mean, deviation = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else math.nan
+    mean = float(values.mean())
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else math.nan
     return mean, mean - deviation, mean + deviation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -53,19 +54,17 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     """
     _check_trials(tuned)
     steps = sorted({trial.steps for trial in tuned.trials if trial.steps})
+    greys = {count: _grey(rung, len(steps)) for rung, count in enumerate(steps)}
+
     ax = style.axes_or_new(ax, height=1.15 + 0.42 * len(tuned.families))
     for row, family in enumerate(tuned.families):
-        trials = _trials_of(tuned, family)
-        for index, count in enumerate(steps):
-            scored = [trial for trial in trials if trial.steps == count and _has_score(trial)]
-            scores = [_score(tuned, trial) for trial in scored]
-            heights = row + 0.6 * (_spread_heights(len(scored)) - 0.5)
-            ax.scatter(scores, heights, s=9, color=_grey(index, len(steps)), linewidths=0, zorder=2 + index)
+        _draw_candidates(ax, tuned, family, row, greys)
         if family.name in tuned.best:
             ax.scatter([_score(tuned, tuned.best[family.name])], [row], zorder=9, **BEST)
-    for index, count in enumerate(steps):
-        ax.scatter([], [], s=16, color=_grey(index, len(steps)), label=f"{count:,} steps")
+    for count, grey in greys.items():  # empty: entries of the legend only
+        ax.scatter([], [], s=16, color=grey, label=f"{count:,} steps")
     ax.scatter([], [], label="best", **BEST)
+
     labels = [_family_label(tuned, family) for family in tuned.families]
     ax.set_yticks(range(len(labels)), labels)
     ax.set_ylim(len(labels) - 0.5, -0.5)
@@ -73,6 +72,7 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     ax.set_axisbelow(True)
     style.label_axes(ax, f"validation {tuned.by}", "")
     ax.tick_params(axis="y", length=0)
+
     scored = [trial for trial in tuned.trials if _has_score(trial)]
     if _is_logarithmic(tuned, scored):
         ax.set_xscale("log")
@@ -84,6 +84,18 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
         style.format_percent(ax.xaxis)
     style.add_legend(ax)
     return ax
+
+
+def _draw_candidates(ax: Axes, tuned: Trials, family: Family, row: int, greys: Mapping[int, str]) -> None:
+    """Draw the scores of a method's candidates as dots around a row of the picture.
+
+    `greys` are the colours by number of steps; candidates with more steps are drawn above the others.
+    """
+    trials = [trial for trial in _trials_of(tuned, family) if _has_score(trial)]
+    for rung, (count, grey) in enumerate(greys.items()):
+        scores = [_score(tuned, trial) for trial in trials if trial.steps == count]
+        heights = row + 0.6 * (_spread_heights(len(scores)) - 0.5)
+        ax.scatter(scores, heights, s=9, color=grey, linewidths=0, zorder=2 + rung)
 
 
 def search_map(tuned: Trials, method: str | None = None, *, ax: Axes | None = None) -> Axes:
@@ -112,16 +124,13 @@ def search_map(tuned: Trials, method: str | None = None, *, ax: Axes | None = No
     from matplotlib.colors import LogNorm
 
     _check_trials(tuned)
-    name = tuned.winner if method is None else method
-    family = next((family for family in tuned.families if family.name == name), None)
-    if family is None:
-        names = ", ".join(repr(family.name) for family in tuned.families)
-        raise ValueError(f"there is no method {name!r} in this search; accepted: {names}")
-    if len(family.ranges) < 2:
-        raise ValueError(f"a map needs two coefficients that were searched, {name} has {len(family.ranges)}")
+    family = _mapped_family(tuned, method)
+    name = family.name
     x, y = list(tuned.importance.get(name, family.ranges))[:2]
     trials = _trials_of(tuned, family)
-    scored, diverged = [t for t in trials if _has_score(t)], [t for t in trials if t.diverged]
+    scored = [trial for trial in trials if _has_score(trial)]
+    diverged = [trial for trial in trials if trial.diverged]
+
     ax = style.axes_or_new(ax)
     ax.scatter(*_positions(diverged, x, y), label="diverged" if diverged else None, zorder=2, **DIVERGED)
     is_logarithmic = _is_logarithmic(tuned, scored)
@@ -136,6 +145,7 @@ def search_map(tuned: Trials, method: str | None = None, *, ax: Axes | None = No
     )
     if name in tuned.best:
         ax.scatter(*_positions([tuned.best[name]], x, y), label="best", zorder=4, **BEST)
+
     _set_search_axis(ax, "x", family.ranges[x])
     _set_search_axis(ax, "y", family.ranges[y])
     style.label_axes(ax, style.quantity_label(x), style.quantity_label(y))
@@ -147,6 +157,20 @@ def search_map(tuned: Trials, method: str | None = None, *, ax: Axes | None = No
             style.format_log_axis(bar.ax.yaxis)
     style.add_legend(ax)
     return ax
+
+
+def _mapped_family(tuned: Trials, method: str | None) -> Family:
+    """Return the family of candidates of a method, or of the best one for None, after checking its ranges."""
+    name = tuned.winner if method is None else method
+    by_name = {family.name: family for family in tuned.families}
+    if name not in by_name:
+        raise ValueError(
+            f"there is no method {name!r} in this search; accepted: {', '.join(map(repr, by_name))}"
+        )
+    searched = len(by_name[name].ranges)
+    if searched < 2:
+        raise ValueError(f"a map needs two coefficients that were searched, {name} has {searched}")
+    return by_name[name]
 
 
 def importance(tuned: Trials, *, ax: Axes | None = None) -> Axes:
@@ -170,17 +194,19 @@ def importance(tuned: Trials, *, ax: Axes | None = None) -> Axes:
             "importance needs a method with at least eight candidates, and this search has none: pass more "
             "candidates to tune"
         )
-    ax = style.axes_or_new(ax, height=0.85 + 0.17 * sum(len(some) + 1 for some in by_method.values()))
-    names: dict[int, str] = {}
-    row = 0
+
+    total_rows = sum(len(coefficients) + 1 for coefficients in by_method.values())
+    ax = style.axes_or_new(ax, height=0.85 + 0.17 * total_rows)
+    first_row, labels = 0, dict[int, str]()
     for index, (method, coefficients) in enumerate(by_method.items()):
-        rows = range(row, row + len(coefficients))
+        rows = range(first_row, first_row + len(coefficients))
         colour = style.line_style(index)["color"]
         ax.barh(rows, list(coefficients.values()), height=0.75, color=colour, label=method)
-        names |= dict(zip(rows, map(style.quantity_label, coefficients), strict=True))
-        row += len(coefficients) + 1
-    ax.set_yticks(list(names), list(names.values()))
-    ax.set_ylim(row - 1.4, -0.6)
+        labels |= dict(zip(rows, map(style.quantity_label, coefficients), strict=True))
+        first_row += len(coefficients) + 1  # an empty row separates methods
+
+    ax.set_yticks(list(labels), list(labels.values()))
+    ax.set_ylim(total_rows - 1.4, -0.6)
     ax.set_xlim(left=0)
     style.label_axes(ax, "importance", "")
     style.format_percent(ax.xaxis)
@@ -190,11 +216,13 @@ def importance(tuned: Trials, *, ax: Axes | None = None) -> Axes:
 
 
 def _check_trials(tuned: object) -> None:
+    """Raise TypeError unless the argument is a search."""
     if not isinstance(tuned, Trials):
         raise TypeError(f"a search is needed, as tune returns it; got {type(tuned).__name__}")
 
 
 def _trials_of(tuned: Trials, family: Family) -> list[Trial]:
+    """Return the trials of one method's candidates."""
     return [trial for trial in tuned.trials if trial.candidate.family is family]
 
 
@@ -207,6 +235,7 @@ def _family_label(tuned: Trials, family: Family) -> str:
 
 
 def _score(tuned: Trials, trial: Trial) -> float:
+    """Return the number by which a search ranks a trial: its validation accuracy or loss."""
     return trial.accuracy if tuned.by == "accuracy" else trial.loss
 
 
@@ -221,6 +250,7 @@ def _grey(index: int, count: int) -> str:
 
 
 def _has_score(trial: Trial) -> bool:
+    """Return True if a trial was evaluated and has not diverged."""
     return trial.known and not trial.diverged
 
 
@@ -241,9 +271,19 @@ def _positions(trials: list[Trial], x: str, y: str) -> tuple[list[float], list[f
 
 
 def _set_search_axis(ax: Axes, name: Literal["x", "y"], searched: Between) -> None:
-    """Set limits, scale and a few round numbers of the x or y axis for the range that was searched.
+    """Set limits, scale and a few round numbers of the x or y axis for the range of a coefficient.
 
     A range that is too narrow for round numbers on its own scale gets a linear one.
+
+    Parameters
+    ----------
+    ax : Axes
+        The Axes to change.
+    name : "x" or "y"
+        The axis to set.
+    searched : Between
+        Range of the coefficient in the search. Its scale is "linear", "log", or "complement", which is
+        logarithmic for 1 - x, as for coefficients near 1.
     """
     from matplotlib.ticker import FixedLocator
 
@@ -251,6 +291,7 @@ def _set_search_axis(ax: Axes, name: Literal["x", "y"], searched: Between) -> No
     set_scale, set_limits = getattr(ax, f"set_{name}scale"), getattr(ax, f"set_{name}lim")
     ends = np.array(searched.range())
     nines = [tick for tick in NINES if ends[0] <= tick <= ends[1]]
+
     if searched.scale == "complement" and len(nines) > 1:  # logarithmic for 1 - x, from right to left
         set_scale("function", functions=(_to_nines, _from_nines))
         axis.set_major_locator(FixedLocator(nines))

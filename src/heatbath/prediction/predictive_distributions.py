@@ -44,7 +44,7 @@ class Law(NamedTuple):
         variance(mean, scale).
     draw : callable
         draw(generator, mean, scale) draws one number for each mean.
-    whole : bool
+    is_discrete : bool
         True for distributions of whole numbers.
     """
 
@@ -54,7 +54,7 @@ class Law(NamedTuple):
     bounds: Callable[[float, Floats, Floats], tuple[Floats, Floats]]
     variance: Callable[[Floats, Floats], Floats]
     draw: Callable[[np.random.Generator, Floats, Floats], Floats]
-    whole: bool = False
+    is_discrete: bool = False
 
 
 def _standardised(y: Floats, mean: Floats, scale: Floats) -> Floats:
@@ -148,7 +148,7 @@ POISSON = Law(
     _poisson_bounds,
     lambda mean, _: mean,
     _poisson_draw,
-    whole=True,
+    is_discrete=True,
 )
 """Poisson distribution of counts; the scale is the root of the mean."""
 
@@ -193,9 +193,8 @@ def student(degrees: float) -> Law:
 def _quantile(law: Law, share: float, means: Floats, scales: Floats) -> Floats:
     """Return a quantile of each of several mixtures.
 
-    Newton's method finds it on z(y), the normal quantile of the cdf, which is a line for a single normal
-    distribution. An interval that contains each quantile is kept, and bisected if a Newton step leaves it or
-    there have been many.
+    An interval [low, high] that contains each quantile shrinks to a point. Its next inner point y is that of
+    Newton's method; the interval is bisected instead if a Newton step leaves it, or there have been many.
 
     Parameters
     ----------
@@ -210,34 +209,46 @@ def _quantile(law: Law, share: float, means: Floats, scales: Floats) -> Floats:
     -------
     array, (mixtures,)
     """
-    from scipy.special import ndtri
-
     low, high = _quantile_interval(law, share, means, scales)
-    tolerance = np.where(law.whole, 1.0, EXACT * scales.min(axis=1, where=scales > 0, initial=np.inf))
-    z_target = ndtri(share)
+    tolerance = np.where(law.is_discrete, 1.0, EXACT * scales.min(axis=1, where=scales > 0, initial=np.inf))
     centre = means.mean(axis=1)
     approximate_sd = np.hypot(1.25 * np.abs(means - centre[:, None]).mean(axis=1), scales.mean(axis=1))
     y = np.clip(centre + law.standard(share) * approximate_sd, low, high)
-    y = np.floor(y) if law.whole else y
+    y = np.floor(y) if law.is_discrete else y
+
     for step in itertools.count():
         rounding = 4 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
         rows = np.flatnonzero(high - low > np.maximum(tolerance, rounding))
         if not len(rows):
             break
-        y_rows, components = y[rows], (y[rows, None], means[rows], scales[rows])
-        probability = law.cdf(*components).mean(axis=1)
-        is_low = probability < share
-        a, b = np.where(is_low, y_rows, low[rows]), np.where(is_low, high[rows], y_rows)
-        with np.errstate(all="ignore"):
-            z, density = ndtri(probability), np.exp(law.log_density(*components)).mean(axis=1)
-            newton = y_rows + (z_target - z) * np.exp(-(z**2) / 2) / (math.sqrt(2 * math.pi) * density)
-        if law.whole:
-            newton, middle = np.where(is_low, np.ceil(newton), np.floor(newton)), np.floor(a / 2 + b / 2)
+        is_low, newton = _newton_step(law, share, y[rows], means[rows], scales[rows])
+        lower, upper = np.where(is_low, y[rows], low[rows]), np.where(is_low, high[rows], y[rows])
+        middle = lower / 2 + upper / 2
+        if law.is_discrete:
+            newton, middle = np.where(is_low, np.ceil(newton), np.floor(newton)), np.floor(middle)
         else:  # a little further, so that the interval closes from both sides
-            newton, middle = newton + np.where(is_low, 0.5, -0.5) * tolerance[rows], a / 2 + b / 2
-        use_newton = (newton > a) & (newton < b) & (step < TANGENTS or step % 2 == 1)
-        low[rows], high[rows], y[rows] = a, b, np.where(use_newton, newton, middle)
-    return np.asarray(high if law.whole else low / 2 + high / 2)
+            newton = newton + np.where(is_low, 0.5, -0.5) * tolerance[rows]
+        use_newton = (newton > lower) & (newton < upper) & (step < TANGENTS or step % 2 == 1)
+        low[rows], high[rows], y[rows] = lower, upper, np.where(use_newton, newton, middle)
+    return np.asarray(high if law.is_discrete else low / 2 + high / 2)
+
+
+def _newton_step(
+    law: Law, share: float, y: Floats, means: Floats, scales: Floats
+) -> tuple[NDArray[np.bool_], Floats]:
+    """Return whether the cdf of each mixture at y is below a probability, and Newton's next y.
+
+    Newton's method solves z(y) = z(share), where z is the normal quantile of the cdf. For a single normal
+    distribution z is a line, and one step is exact.
+    """
+    from scipy.special import ndtri
+
+    components = (y[:, None], means, scales)
+    probability = law.cdf(*components).mean(axis=1)
+    with np.errstate(all="ignore"):
+        z, density = ndtri(probability), np.exp(law.log_density(*components)).mean(axis=1)
+        newton = y + (ndtri(share) - z) * np.exp(-(z**2) / 2) / (math.sqrt(2 * math.pi) * density)
+    return probability < share, newton
 
 
 def _quantile_interval(law: Law, share: float, means: Floats, scales: Floats) -> tuple[Floats, Floats]:
@@ -411,7 +422,7 @@ class Mixture:
 
     def _log_densities(self, values: Floats, means: Floats, scale: Floats) -> Floats:
         """Return the log density of every component. Raises ValueError without noise."""
-        if not self.law.whole and not (self.deviations > 0).all():
+        if not self.law.is_discrete and not (self.deviations > 0).all():
             raise ValueError(
                 "without noise of the data there is no density: train with posterior=Posterior()"
             )

@@ -11,6 +11,11 @@ from heatbath._internal.checks import POSITIVE, choice, real, reals, store, whol
 
 Ended = Literal["converged", "budget", ""]
 
+REASONS = {  # why a run has as many steps as it has, in words
+    "converged": "the predictions converged",
+    "budget": "the budget was spent before the predictions converged; refine allows more",
+}
+
 
 @dataclass(frozen=True)
 class Found:
@@ -48,23 +53,27 @@ class Found:
     begun: str = ""
 
     def __post_init__(self) -> None:
+        """Check all fields, and store numbers as float, NaN for None, and sequences as tuples."""
+        trials = (
+            (real("found: h", h, POSITIVE), _number_or_nan("found: a temperature", temperature))
+            for h, temperature in self.tried
+        )
         store(
             self,
-            tried=tuple(
-                (real("found: h", h, POSITIVE), _number_or_nan("found: a temperature", temperature))
-                for h, temperature in self.tried
-            ),
+            tried=tuple(trials),
+            temperature=_number_or_nan("found: temperature", self.temperature),
+            error=_number_or_nan("found: error", self.error),
+            rhat=_number_or_nan("found: rhat", self.rhat),
+            ess=_number_or_nan("found: ess", self.ess),
+            restarts=whole("found: restarts", self.restarts, low=0),
+            priors=tuple(reals("found: a prior", layers, POSITIVE) for layers in self.priors),
         )
-        for name in ("temperature", "error", "rhat", "ess"):
-            store(self, **{name: _number_or_nan(f"found: {name}", getattr(self, name))})
-        store(self, restarts=whole("found: restarts", self.restarts, low=0))
-        store(self, priors=tuple(reals("found: a prior", layers, POSITIVE) for layers in self.priors))
         choice("found: ended", self.ended, get_args(Ended))
         if not isinstance(self.begun, str):
             raise TypeError(f"found: begun must be text, got {self.begun!r}")
 
     def plain(self) -> dict[str, Any]:
-        """Return everything as plain values, with None for NaN: `Found(**values)` makes it again."""
+        """Return all fields as plain values, with None for NaN; `Found(**values)` restores them."""
         values = {name: _none_if_nan(value) for name, value in asdict(self).items()}
         tried = [[h, _none_if_nan(temperature)] for h, temperature in self.tried]
         return values | {"tried": tried, "priors": [list(layers) for layers in self.priors]}
@@ -74,33 +83,37 @@ class Found:
         return Found(self.tried, restarts=self.restarts, priors=self.priors, begun=self.begun)
 
     def summary(self) -> str:
-        """Return a description with a line for each thing that was found."""
+        """Describe the stepsizes, the prior, the temperature and the length in words, each in a line.
+
+        What is not known has no line.
+        """
         lines = []
         if self.tried:
-            lines.append(f"h was tried at {', '.join(f'{h:.3g}' for h, _ in self.tried)}")
+            stepsizes = ", ".join(f"{h:.3g}" for h, _ in self.tried)
+            lines.append(f"h was tried at {stepsizes}")
+
         if self.priors:
             deviations = ", ".join(f"{deviation:.3g}" for deviation in self.priors[-1])
-            line = f"prior: standard deviations {deviations}"
-            if len(self.priors) == 1:
-                line += ", as at first (too few steps, or too hot, to find others)"
-            lines.append(line)
+            is_unchanged = len(self.priors) == 1
+            remark = ", as at first (too few steps, or too hot, to find others)" if is_unchanged else ""
+            lines.append(f"prior: standard deviations {deviations}{remark}")
+
         if math.isfinite(self.temperature):
             lines.append(f"temperature: {self.temperature:.2f} ± {self.error:.2f} of τ")
+
         if self.ended:
-            reason = "the predictions converged"
-            if self.ended != "converged":
-                reason = "the budget was spent before the predictions converged; refine allows more"
+            reason = REASONS[self.ended]
             lines.append(f"steps: {reason} (R-hat {self.rhat:.3f}, ESS {self.ess:.0f})")
         return "\n".join(lines)
 
 
 def _number_or_nan(label: str, value: float | None) -> float:
-    """Return a number; NaN for one that is not known, which is NaN, or None in a file."""
+    """Return a checked number, or NaN for an unknown one, which is NaN in memory and None in a file."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return math.nan
     return real(label, value)
 
 
-def _none_if_nan(value: Any) -> Any:
-    """Return None for NaN, and everything else as it is."""
+def _none_if_nan(value: object) -> object:
+    """Return None for NaN, which JSON does not have, and everything else as it is."""
     return None if isinstance(value, float) and math.isnan(value) else value

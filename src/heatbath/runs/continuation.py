@@ -2,8 +2,6 @@
 
 Nothing is computed here: these functions make the plan, and sometimes the data, from which `launch` continues
 a run.
-
-c, d are the factor and the shift that turn scaled targets of the old problem into those of the new one.
 """
 
 from __future__ import annotations
@@ -36,69 +34,109 @@ MOST_RECORDS = 1000  # of a run that is sampled again, so that one that is conti
 
 
 def extend_plan(plan: Plan, step: int, steps: int, record: int | Sequence[int] | None = None) -> Plan:
-    """Return the plan that continues from `step`, where a run stands, for `steps` more.
+    """Return the plan that continues a run from `step` for `steps` more steps.
 
-    `record` is the number of records in these steps, or a list of steps; None for the same as before.
+    Parameters
+    ----------
+    plan
+        The plan of the run so far.
+    step
+        The step at which the run stands. Records up to there stay, and planned ones beyond it are dropped.
+    steps
+        The number of further steps.
+    record
+        The number of records in the further steps, or a list of steps; None for the same as in `plan`.
     """
-    steps = whole("steps", steps, low=1, high=MOST_STEPS)
-    end = step + steps
+    end = step + whole("steps", steps, low=1, high=MOST_STEPS)
     record = plan.record if record is None else checked_record(record, first=step + 1, last=end)
-    records = [earlier for earlier in plan.records if earlier <= step]
-    losses = [earlier for earlier in plan.losses if earlier <= step]
+
+    records = [recorded for recorded in plan.records if recorded <= step]
+    losses = [recorded for recorded in plan.losses if recorded <= step]
     new_records = spread_records(record, step, end)
+    new_losses = loss_steps(new_records, plan.losses_every, earlier=len(records))
+
     return replace(
         plan,
         steps=end,
         record=record,
         records=(*records, *new_records),
-        losses=(*losses, *loss_steps(new_records, plan.losses_every, earlier=len(records))),
+        losses=(*losses, *new_losses),
         found=None if plan.found is None else plan.found.without_results(),
     )
 
 
 def change_plan(plan: Plan, partition: Methods, step: int) -> Plan:
-    """Return the plan whose coefficients are those of `partition` from `step` on, where a run stands.
+    """Return the plan with the coefficients of `partition` from the next step of every method on.
 
-    They change with the next step of a word to begin. Where θ is seen at the kick, in the middle of a word,
-    the step that has begun ends with the coefficients it began with.
+    Parameters
+    ----------
+    plan
+        The plan of a run.
+    partition
+        The same methods with other coefficients. For a comparison, a dict of partitions by the names of its
+        methods, or one partition for all of them.
+    step
+        The step at which the run stands.
     """
-
-    def changed(old: Partition, new: Partition) -> Partition:
-        is_within_step = plan.rotated and any(method.seen_at_kick for method in old.methods.values())
-        return grid.change_coefficients(old, new, step + is_within_step)
-
     if isinstance(plan.partition, Partition):
         if not isinstance(partition, Partition):
             raise TypeError(f"partition must be a Partition as this run's is, got {partition!r}")
-        return replace(plan, partition=changed(plan.partition, partition))
-    new = dict.fromkeys(plan.partition, partition) if isinstance(partition, Partition) else partition
-    if not isinstance(new, Mapping) or list(new) != list(plan.partition):
+        return replace(plan, partition=_changed_partition(plan, plan.partition, partition, step))
+
+    by_name = dict.fromkeys(plan.partition, partition) if isinstance(partition, Partition) else partition
+    if not isinstance(by_name, Mapping) or list(by_name) != list(plan.partition):
         raise ValueError(f"partition must be a dict for {', '.join(plan.partition)}, got {partition!r}")
-    return replace(plan, partition={name: changed(old, new[name]) for name, old in plan.partition.items()})
+    changed = {
+        name: _changed_partition(plan, old, by_name[name], step) for name, old in plan.partition.items()
+    }
+    return replace(plan, partition=changed)
+
+
+def _changed_partition(plan: Plan, old: Partition, new: Partition, step: int) -> Partition:
+    """Return `old` with the coefficients of `new` from the first word on that begins at `step` or later.
+
+    Where θ is seen at the kick, in the middle of a word, a run that stands at `step` has begun a word, which
+    ends with the old coefficients.
+    """
+    is_within_word = plan.rotated and any(method.seen_at_kick for method in old.methods.values())
+    return grid.change_coefficients(old, new, step + 1 if is_within_word else step)
 
 
 def plan_differences(plan: Plan, reference: Plan, until: int | None = None) -> list[str]:
-    """Return the names of what differs between two plans.
+    """Return the names of the settings and arrays in which two plans differ; empty if they are equal.
 
-    With `until`, only what decides a run up to that step counts: the plans may differ from there on.
+    Parameters
+    ----------
+    plan, reference
+        The plans.
+    until
+        Compare only what decides a run up to this step, as the plans may differ from there on; None to
+        compare everything.
     """
-    same_problem = plan.problem is reference.problem or checksum(plan.problem) == checksum(reference.problem)
     settings, reference_settings = plan.plain_settings(), reference.plain_settings()
     names = [name for name in settings if settings[name] != reference_settings[name]]
+
     if until is not None:
         names = [name for name in names if name not in ("steps", "record", "records", "losses", "partition")]
-        if [n for n in plan.records if n <= until] != [n for n in reference.records if n <= until]:
+        records = [step for step in plan.records if step <= until]
+        if records != [step for step in reference.records if step <= until]:
             names.append("records")
         if not grid.is_same_until(plan.partition, reference.partition, until):
             names.append("partition")
+
     for name in ("start", "average"):  # None is equal to None only
         if not np.array_equal(getattr(plan, name), getattr(reference, name)):
             names.append(name)
+
+    same_problem = plan.problem is reference.problem or checksum(plan.problem) == checksum(reference.problem)
     return names if same_problem else ["problem", *names]
 
 
 def keep_methods(run: Run, names: Sequence[str]) -> Run:
-    """Return the run of some of the methods of a comparison: see `Run.with_methods`."""
+    """Return the run with only those methods of a comparison whose names are given: see `Run.with_methods`.
+
+    Its chains, their start and everything recorded are those of these methods, in the order of the run.
+    """
     plan = run.plan
     if isinstance(plan.partition, Partition):
         raise ValueError("this run is no comparison of methods: take a point of a sweep by select")
@@ -107,8 +145,9 @@ def keep_methods(run: Run, names: Sequence[str]) -> Run:
         raise ValueError(f"there is no method {', '.join(map(repr, unknown))}: accepted are {accepted}")
     if not names or len(set(names)) < len(names):
         raise ValueError(f"methods must be one or more different names, got {list(names)!r}")
+
     is_kept = [name in names for name in plan.partition]
-    chains = np.flatnonzero(np.repeat(is_kept, plan.chains))
+    chains = np.flatnonzero(np.repeat(is_kept, plan.chains))  # each method has `plan.chains` chains in a row
     fewer = replace(
         plan,
         partition={name: method for name, method in plan.partition.items() if name in names},
@@ -120,15 +159,16 @@ def keep_methods(run: Run, names: Sequence[str]) -> Run:
 def sample_again(run: Run, steps: int, samples: int, thin: int) -> Run:
     """Return the run without its samples, set up to take new ones when it is continued for `steps` steps.
 
-    It then ends with `samples` samples, one every `thin` steps. Averages begin again with them, and only the
-    latest 1,000 records stay.
+    It then ends with `samples` samples, one every `thin` steps. Running averages restart at zero, and only
+    the latest 1,000 records stay.
     """
-    plan, data = run.plan, run.data
-    records = plan.records[-MOST_RECORDS:]
-    losses = tuple(step for step in plan.losses if not records or step >= records[0])
-    plan = replace(plan, burn_in=run.step + steps - samples * thin, thin=thin, records=records, losses=losses)
-    zeros = {name: xr.zeros_like(data[name]) for name in ("average", "deviations") if name in data}
-    data = data.assign(zeros).isel(record=slice(-MOST_RECORDS, None))
+    records = run.plan.records[-MOST_RECORDS:]
+    losses = tuple(step for step in run.plan.losses if not records or step >= records[0])
+    burn_in = run.step + steps - samples * thin
+    plan = replace(run.plan, burn_in=burn_in, thin=thin, records=records, losses=losses)
+
+    zeros = {name: xr.zeros_like(run.data[name]) for name in ("average", "deviations") if name in run.data}
+    data = run.data.assign(zeros).isel(record=slice(-MOST_RECORDS, None))
     if "sample" in data.sizes:
         data = data.isel(sample=slice(0, 0))
     return replace(run, plan=plan, data=data)
@@ -152,7 +192,11 @@ def replace_examples(run: Run, problem: Problem, batch: int | None) -> Run:
 
 
 def _moved_state(run: Run, problem: Problem) -> dict[str, NDArray[Any]]:
-    """Return the arrays of the state that change with the examples, by name."""
+    """Return the arrays of the state that change when `problem` replaces the examples of a run, by name.
+
+    θ and the variances of the noise change if the new examples are scaled otherwise, and the momenta, of
+    variance τ, if the posterior has another temperature.
+    """
     old, state = run.problem, {}
     scales = ("shift", "scale", "target_shift", "target_scale")
     if any((getattr(old, name) != getattr(problem, name)).any() for name in scales):
@@ -160,6 +204,7 @@ def _moved_state(run: Run, problem: Problem) -> dict[str, NDArray[Any]]:
         if "noise_now" in run.data:
             factor = old.target_scale / problem.target_scale
             state["noise_now"] = run.data["noise_now"].values * factor**2
+
     if run.plan.points[0].partition.posterior is not None:
         ratio = total(old) / total(problem)  # of the temperatures, as each is 1 / (number of examples)
         if ratio != 1:
@@ -168,12 +213,16 @@ def _moved_state(run: Run, problem: Problem) -> dict[str, NDArray[Any]]:
 
 
 def _rescaled_parameters(run: Run, problem: Problem) -> NDArray[Any]:
-    """Return θ with which the networks predict the same on data that are scaled as in `problem`."""
+    """Return θ with which the networks predict the same, in the user's units, on data scaled as in `problem`.
+
+    The new networks are x -> c·f(a·x + b) + d, where f are the old ones: a·x + b is an input in the old
+    scale, and c·f + d an output in the new one.
+    """
     old, likelihood = run.problem, run.plan.likelihood
     factor = old.target_scale / problem.target_scale
     c, d = factor, (old.target_shift - problem.target_shift) / problem.target_scale
     if likelihood.varying:  # the logarithms of variances follow the values
         c, d = np.append(c, np.ones_like(c)), np.append(d, 2 * np.log(factor))
-    inputs = problem.scale / old.scale, (problem.shift - old.shift) / old.scale
+    a, b = problem.scale / old.scale, (problem.shift - old.shift) / old.scale
     outputs = np.broadcast_to(c, likelihood.outputs), np.broadcast_to(d, likelihood.outputs)
-    return run.network.between(run.theta, inputs, outputs).astype(run.theta.dtype)
+    return run.network.between(run.theta, (a, b), outputs).astype(run.theta.dtype)

@@ -27,22 +27,22 @@ from heatbath.engine.ensemble import Ensemble
 from heatbath.methods.partition import Part
 from heatbath.methods.posterior import Posterior
 from heatbath.runs.plan import Plan
-from heatbath.runs.record_steps import record_count, records_until, sample_count, sample_steps
+from heatbath.runs.record_steps import record_count, record_steps, sample_count, sample_steps
 
 Values: TypeAlias = Mapping[str | None, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class EnsembleGroup:
-    """Chains of a plan that are in one ensemble; `chains` are their numbers."""
+    """Chains of a plan that are in one ensemble; `chains` are their rows in the data of the run."""
 
     ensemble: Ensemble
     chains: NDArray[np.int64]
 
     def by_part(self, values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        """Return the mean over the units of each part, weighted by their numbers of parameters.
+        """Return the mean of `values`, (..., unit), over the units of each part, by the name of the part.
 
-        `values` are temperatures (..., units).
+        The weights are the numbers of parameters of the units.
         """
         sizes = [unit.size for unit in self.ensemble.program.units]
         return {  # one product after another: the rounding of a dot product depends on the number of records
@@ -117,16 +117,6 @@ def _has_thermostats(plan: Plan) -> bool:
     return any(part.thermostats for part in plan.parts())
 
 
-def _has_averages(plan: Plan) -> bool:
-    """Return True if outputs are averaged."""
-    return plan.average is not None
-
-
-def _keeps_samples(plan: Plan) -> bool:
-    """Return True if samples are kept."""
-    return plan.keep
-
-
 def _posteriors(plan: Plan) -> list[Posterior]:
     """Return the posteriors of all methods that have one."""
     return [partition.posterior for partition in plan.named.values() if partition.posterior is not None]
@@ -151,12 +141,6 @@ def _unless_empty(values: NDArray[Any]) -> Values:
 def _by_split(values: NDArray[Any]) -> Values:
     """Return values (chain, record, split) by split."""
     return {"train": values[:, :, 0], "test": values[:, :, 1]}
-
-
-def _second(group: EnsembleGroup, _: int) -> Values:
-    """Return the second moments, if the method keeps them."""
-    second = group.ensemble.chains.second
-    return {None: second} if second.size else {}
 
 
 def _temperature(group: EnsembleGroup, records: int) -> Values:
@@ -189,13 +173,16 @@ RESULTS = (
         "theta", ("chain", "parameter"), "theta", of_group=lambda g, _: {None: g.ensemble.chains.theta}
     ),
     ResultVariable("p", ("chain", "parameter"), "theta", of_group=lambda g, _: {None: g.ensemble.chains.p}),
-    ResultVariable("second", ("chain", "parameter"), "theta", _has_second, _second, absent=0.0),
+    ResultVariable("second", ("chain", "parameter"), "theta", _has_second,
+           lambda g, _: _unless_empty(g.ensemble.chains.second), absent=0.0),
     ResultVariable("rung", ("chain",), "int64", of_group=lambda g, _: {None: g.ensemble.chains.rung}),
     ResultVariable("died", ("chain",), "int64", of_group=lambda g, _: {None: g.ensemble.chains.died}),
     ResultVariable("xi_now", ("thermostat", "chain"), "float64", _has_thermostats, _friction_now),
-    ResultVariable("average", ("chain", "point", "output"), "float64", _has_averages,
+    ResultVariable("average", ("chain", "point", "output"), "float64",
+           lambda plan: plan.average is not None,
            lambda g, _: {None: g.ensemble.notes.average[:, 0]}),
-    ResultVariable("deviations", ("chain", "point", "output"), "float64", _has_averages,
+    ResultVariable("deviations", ("chain", "point", "output"), "float64",
+           lambda plan: plan.average is not None,
            lambda g, _: {None: g.ensemble.notes.average[:, 1]}),
     ResultVariable("noise_now", ("chain", "target"), "float64", _has_noise,
            lambda g, _: _unless_empty(g.ensemble.chains.noise)),
@@ -214,8 +201,8 @@ RESULTS = (
     ResultVariable("weights", ("chain", "record", "parameter"), "theta", lambda plan: plan.weights,
            lambda g, records: {None: g.ensemble.notes.theta[:, :records]}),
     # samples
-    ResultVariable("sample_step", ("sample",), "int64", _keeps_samples),
-    ResultVariable("samples", ("chain", "sample", "parameter"), "theta", _keeps_samples,
+    ResultVariable("sample_step", ("sample",), "int64", lambda plan: plan.keep),
+    ResultVariable("samples", ("chain", "sample", "parameter"), "theta", lambda plan: plan.keep,
            lambda g, samples: {None: g.ensemble.notes.samples[:, :samples]}),
     ResultVariable("sample_noise", ("chain", "sample", "target"), "float64",
            lambda plan: plan.keep and _samples_noise(plan),
@@ -240,16 +227,18 @@ def state_names(plan: Plan) -> list[str]:
 
 
 def lengths(plan: Plan, step: int, chains: range | None = None, first: int = 0) -> dict[str, int]:
-    """Return the lengths of all dimensions.
+    """Return the lengths of all dimensions of the data of a run that stands at `step`, by their names.
 
     Parameters
     ----------
-    plan, step
-        The plan of a run, and the step at which it stands.
+    plan
+        The plan of the run.
+    step
+        The number of steps made.
     chains
-        The chains that count; None for all.
+        The chains that are counted; None for all.
     first
-        Records and samples count that were taken after this step.
+        The step after which records and samples are counted.
     """
     return {
         "chain": plan.total if chains is None else len(chains),
@@ -277,13 +266,14 @@ def sizes(plan: Plan, step: int | None = None, chains: range | None = None, firs
 
 def check_memory(plan: Plan, copies: int) -> None:
     """Raise MemoryError if this number of copies of a plan's results does not fit in the free memory."""
-    needed, free = {name: copies * size for name, size in sizes(plan).items()}, free_memory()
-    if sum(needed.values()) > free:
-        largest = max(needed, key=lambda name: needed[name])
+    sizes_of_copies = {name: copies * size for name, size in sizes(plan).items()}
+    needed, free = sum(sizes_of_copies.values()), free_memory()
+    if needed > free:
+        largest = max(sizes_of_copies, key=lambda name: sizes_of_copies[name])
         raise MemoryError(
             f"{plan.total} chains of {plan.parameters} parameters over {plan.steps} steps need "
-            f"{sum(needed.values()) / 1e9:,.1f} GB, most of it for {largest} "
-            f"({needed[largest] / 1e9:,.1f} GB), and {free / 1e9:,.1f} GB are free: "
+            f"{needed / 1e9:,.1f} GB, most of it for {largest} "
+            f"({sizes_of_copies[largest] / 1e9:,.1f} GB), and {free / 1e9:,.1f} GB are free: "
             "take fewer chains, points, records or samples"
         )
 
@@ -295,24 +285,32 @@ def gather(
     earlier: xr.Dataset | None,
     chains: range | None = None,
 ) -> xr.Dataset:
-    """Return the data of chains where their ensembles stand.
+    """Collect the state of all chains, and everything they recorded, from the ensembles that advance them.
 
     Parameters
     ----------
-    plan, groups
-        The plan, and the ensembles of its chains.
+    plan
+        The plan of the run.
+    groups
+        The ensembles with their chains. All of them stand at the same step.
     first
-        The step at which these ensembles began.
+        The step at which these ensembles started.
     earlier
-        The data of the run up to that step, which are included; None to leave out what was recorded before.
+        The data of the run up to that step, to which the new records are appended; None to return the new
+        ones only.
     chains
         The chains of the groups; None for all of the plan.
+
+    Returns
+    -------
+    Dataset
+        All results with the labels of their dimensions.
     """
     step = groups[0].ensemble.step
-    labels = _labels(
-        plan, step, range(plan.total) if chains is None else chains, first if earlier is None else 0
-    )
+    all_chains = range(plan.total) if chains is None else chains
+    labels = _labels(plan, step, all_chains, first if earlier is None else 0)
     length = lengths(plan, step, chains, first)
+
     variables = {}
     for result in computed_results(plan):
         values = _side_by_side(result, groups, length, labels, result.dtype(plan))
@@ -320,6 +318,7 @@ def gather(
             axis = result.dimensions.index(result.recorded_along)
             values = np.concatenate([earlier[result.name].values, values], axis=axis)
         variables[result.name] = result.dimensions, values
+
     if earlier is not None:
         labels |= _point_labels(plan, earlier)
     return xr.Dataset(variables, labels)
@@ -343,7 +342,7 @@ def index_of_piece(plan: Plan, result: ResultVariable, piece: Piece) -> tuple[sl
 
 
 def join(plan: Plan, pieces: Iterable[Piece], earlier: xr.Dataset | None = None) -> xr.Dataset:
-    """Return the data of all chains at the last step.
+    """Join pieces of a run to the data of all chains at the last step.
 
     Parameters
     ----------
@@ -352,7 +351,12 @@ def join(plan: Plan, pieces: Iterable[Piece], earlier: xr.Dataset | None = None)
     pieces
         Pieces that together have all chains and steps. The state is that of the last piece of each chain.
     earlier
-        The data of the run from which the pieces continue, if they do not begin at the start.
+        The data of the run from which the pieces continue; None if they start at step 0.
+
+    Returns
+    -------
+    Dataset
+        All results with the labels of their dimensions.
     """
     length, computed = lengths(plan, plan.steps), computed_results(plan)
     joined = {
@@ -364,6 +368,7 @@ def join(plan: Plan, pieces: Iterable[Piece], earlier: xr.Dataset | None = None)
             if result.recorded_along:
                 span = tuple(slice(size) for size in earlier[result.name].shape)
                 joined[result.name][span] = earlier[result.name].values
+
     for piece in pieces:
         for result in computed:
             if result.recorded_along or piece.end == plan.steps:
@@ -387,17 +392,33 @@ def _point_labels(plan: Plan, data: xr.Dataset) -> dict[str, Any]:
 
 
 def restore(group: EnsembleGroup, step: int, data: xr.Dataset) -> None:
-    """Put the chains of a group into the state that a data set has, at `step`; raise if it cannot be one."""
+    """Set the arrays of an ensemble, in place, to the state in a data set.
+
+    Parameters
+    ----------
+    group
+        The ensemble, and the rows of its chains in `data`.
+    step
+        The step at which the chains stand.
+    data
+        The data of a run, of which everything but the state is ignored.
+
+    Raises
+    ------
+    ValueError
+        If a rung or a variance is none that a chain can have.
+    """
     group.ensemble.step = step
     for result in RESULTS:
         if result.of_group is None or result.recorded_along or result.name not in data:
             continue
         for label, values in result.of_group(group, 0).items():
             saved = data[result.name] if label is None else data[result.name].sel(thermostat=label)
-            values[...] = saved.values[group.chains]
-    if not np.isin(group.ensemble.chains.rung, np.arange(len(group.ensemble.ladder.tau))).all():
-        raise ValueError("a chain is on a rung that the ladder of temperatures does not have")
-    chains = group.ensemble.chains
+            values[...] = saved.values[group.chains]  # `values` is an array of the engine
+
+    chains, rungs = group.ensemble.chains, len(group.ensemble.ladder.tau)
+    if not np.isin(chains.rung, np.arange(rungs)).all():
+        raise ValueError(f"a chain is on a rung that the ladder of {rungs} temperatures does not have")
     noise = chains.noise[chains.died < 0]
     if not (np.isfinite(noise) & (noise > 0)).all():
         raise ValueError("the noise of a chain is not a variance: it must be finite and above 0")
@@ -425,7 +446,11 @@ def check_arrays(plan: Plan, arrays: Mapping[str, NDArray[Any]], chains: range, 
 
 
 def check_data(plan: Plan, step: int, data: xr.Dataset) -> None:
-    """Raise ValueError unless names, dimensions, lengths and types are those of a plan's run at `step`."""
+    """Raise ValueError unless a data set has the results that a run of `plan` has at `step`.
+
+    Checked are their dimensions with lengths, their types, and a label of each chain on every axis. A missing
+    result raises KeyError.
+    """
     length = lengths(plan, step)
     for result in results(plan):
         expected = {name: length[name] for name in result.dimensions}
@@ -440,29 +465,37 @@ def check_data(plan: Plan, step: int, data: xr.Dataset) -> None:
 
 
 def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
-    """Return the number of the point with these labels, or raise unless there is exactly one.
+    """Return the number of the one point of a grid that has these labels.
 
-    Labels that are no numbers in the data set are compared as the text that is there, the `repr`.
+    Parameters
+    ----------
+    plan, data
+        The plan of a run, and its data, in which every chain has a label on each axis of the grid.
+    labels
+        Values by axis. One that is no number in the data set is compared with the text there, its `repr`.
+
+    Raises
+    ------
+    ValueError
+        If an axis is unknown, or unless exactly one point matches.
     """
-    axes = plan.axes
-    if unknown := [name for name in labels if name not in axes]:
-        raise ValueError(f"there is no axis {', '.join(unknown)}: this run has {', '.join(axes) or 'none'}")
-    of_axis = {axis: data[axis].values[:: plan.chains] for axis in axes}
-    points = [{axis: of_axis[axis][i] for axis in axes} for i in range(len(plan.points))]
-    texts = {axis: repr(float(v)) if is_real(v) else repr(v) for axis, v in labels.items()}
+    if unknown := [axis for axis in labels if axis not in plan.axes]:
+        existing = ", ".join(plan.axes) or "none"
+        raise ValueError(f"there is no axis {', '.join(unknown)}: this run has {existing}")
 
-    def matches(point: dict[str, Any]) -> bool:
-        return all(point[axis] == labels[axis] or point[axis] == text for axis, text in texts.items())
+    of_points = {axis: data[axis].values[:: plan.chains] for axis in plan.axes}
+    matches = np.ones(len(plan.points), dtype=bool)
+    for axis, label in labels.items():
+        text = repr(float(label)) if is_real(label) else repr(label)
+        matches &= [value in (label, text) for value in of_points[axis]]
 
-    matching = [i for i, point in enumerate(points) if matches(point)]
-    if len(matching) != 1:
-        values = [
-            f"{axis}: {', '.join(dict.fromkeys(str(point[axis]) for point in points))}" for axis in axes
-        ]
-        raise ValueError(
-            f"{labels} selects {len(matching)} points, and one is needed; there are {'; '.join(values)}"
+    count = np.count_nonzero(matches)
+    if count != 1:
+        existing = "; ".join(
+            f"{axis}: {', '.join(dict.fromkeys(map(str, values)))}" for axis, values in of_points.items()
         )
-    return matching[0]
+        raise ValueError(f"{labels} selects {count} points, and one is needed; there are {existing}")
+    return int(np.argmax(matches))
 
 
 def select_chains(data: xr.Dataset, chosen: NDArray[np.int64], plan: Plan, fewer: Plan) -> xr.Dataset:
@@ -493,22 +526,36 @@ def _side_by_side(
     labels: dict[str, Any],
     dtype: np.dtype[Any],
 ) -> NDArray[Any]:
-    """Return a result of the chains of all groups; a recorded one of a single group is not copied.
+    """Return the values of a result for the chains of all groups, in an array with the result's dimensions.
 
-    `length` and `labels` are those of all dimensions, with the records and samples of these ensembles only.
+    A recorded result of a single group may be the engine's own array, since it can be large.
+
+    Parameters
+    ----------
+    result
+        The result, one that the engine computes.
+    groups
+        The ensembles with their chains.
+    length, labels
+        The length and the labels of every dimension, with the records and samples of these ensembles only.
+    dtype
+        The type of the numbers.
     """
     assert result.of_group is not None
-    new = length[result.recorded_along] if result.recorded_along else 0
-    if len(groups) == 1 and result.recorded_along and None in (single := result.of_group(groups[0], new)):
-        return single[None]
+    count = length[result.recorded_along] if result.recorded_along else 0  # of records or samples
+    by_label = [result.of_group(group, count) for group in groups]
+    if len(groups) == 1 and result.recorded_along and None in by_label[0]:
+        return by_label[0][None]
+
     shape = [length[name] for name in result.dimensions]
     joined = np.full(shape, result.absent if dtype.kind == "f" else 0, dtype)
-    for group in groups:
-        for label, values in result.of_group(group, new).items():
+    for group, arrays in zip(groups, by_label, strict=True):
+        for label, values in arrays.items():
             if label is None:
                 joined[group.chains] = values
             else:
-                joined[labels[result.dimensions[0]].tolist().index(label), group.chains] = values
+                position = labels[result.dimensions[0]].tolist().index(label)
+                joined[position, group.chains] = values
     return joined
 
 
@@ -529,7 +576,17 @@ def _thermostats_of(part: Part) -> list[str]:
 
 
 def _labels(plan: Plan, step: int, chains: range, first: int = 0) -> dict[str, Any]:
-    """Return the labels of these chains and of all other dimensions; arguments as in `lengths`."""
+    """Return the labels of all dimensions, as coordinates of a data set.
+
+    Parameters
+    ----------
+    plan, step
+        The plan of a run, and the step at which it stands.
+    chains
+        The chains to label.
+    first
+        The step after which records and samples are labelled.
+    """
     repeat = np.array(chains) % plan.chains
     labels: dict[str, Any] = {
         "split": np.array(["train", "test"], dtype=object),
@@ -537,23 +594,23 @@ def _labels(plan: Plan, step: int, chains: range, first: int = 0) -> dict[str, A
         "repeat": ("chain", repeat),
         "draw": ("chain", repeat % plan.problem.draws),
         "part": np.array(_part_names(plan), dtype=object),
-        "step": ("record", np.array(records_until(plan, step)[record_count(plan, first) :], np.int64)),
+        "step": ("record", np.array(record_steps(plan, step, first), np.int64)),
     }
     if thermostats := _thermostat_names(plan):
         labels["thermostat"] = np.array(thermostats, dtype=object)
     if plan.keep:
-        steps = sample_steps(plan, step)[sample_count(plan, first) :]
-        labels["sample_step"] = "sample", np.array(steps, np.int64)
+        labels["sample_step"] = "sample", np.array(sample_steps(plan, step, first), np.int64)
     if plan.histogram:
         low, high, bins = plan.histogram
         edges = np.linspace(low, high, bins + 1)
-        labels["bin"] = (edges[1:] + edges[:-1]) / 2
-    for axis in plan.axes:
-        values = [point.labels[axis] for point in plan.points]
-        if all(isinstance(value, float) for value in values):
-            of_points = np.array(values, dtype=np.float64)
-        else:
-            texts = [value if isinstance(value, str) else repr(value) for value in values]
-            of_points = np.array(texts, dtype=object)
-        labels[axis] = "chain", of_points[np.array(chains) // plan.chains]
-    return labels
+        labels["bin"] = (edges[1:] + edges[:-1]) / 2  # the centres
+    points = np.array(chains) // plan.chains
+    return labels | {axis: ("chain", _labels_of_points(plan, axis)[points]) for axis in plan.axes}
+
+
+def _labels_of_points(plan: Plan, axis: str) -> NDArray[Any]:
+    """Return the labels of all points on an axis: numbers if all are, or else texts."""
+    values = [point.labels[axis] for point in plan.points]
+    if all(isinstance(value, float) for value in values):
+        return np.array(values, dtype=np.float64)
+    return np.array([value if isinstance(value, str) else repr(value) for value in values], dtype=object)

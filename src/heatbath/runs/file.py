@@ -16,7 +16,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -78,13 +78,27 @@ class BlockArrays(NamedTuple):
 
 
 def pack(plan: Plan, step: int, data: xr.Dataset, former: str = "") -> xr.Dataset:
-    """Return a run as one data set, with its texts in the attributes; with no data it is the plan alone.
+    """Return everything that a run file holds as one data set: results, settings and the user's own arrays.
 
-    `former` is the version that began the run, if it rounded otherwise.
+    Parameters
+    ----------
+    plan, step
+        The plan of the run, and the step at which it stands.
+    data
+        The results; an empty data set for the plan alone.
+    former
+        The version that began the run, if it rounded otherwise; else "".
+
+    Returns
+    -------
+    Dataset
+        The results and arrays, with settings and versions as text in its attributes. `unpack` is the inverse.
     """
     arrays = {"start": plan.start, "X_average": plan.average}
-    if plan.plain["problem"]["recipe"] is None:
+    if plan.plain["problem"]["recipe"] is None:  # the data cannot be made again, so the file holds them
         arrays |= {name: getattr(plan.problem, name) for name in (*serialise.ARRAYS, *serialise.WEIGHTS)}
+    variables = {name: (ARRAYS[name], values) for name, values in arrays.items() if values is not None}
+
     packages = {name: version(name) for name in ("heatbath", "numpy", "numba", "xarray")}
     attributes = {
         "title": f"{plan.problem.name}, {plan.total} chains, {step} of {plan.steps} steps",
@@ -94,34 +108,41 @@ def pack(plan: Plan, step: int, data: xr.Dataset, former: str = "") -> xr.Datase
         "settings": _as_text(plan.plain),
         "versions": json.dumps({"python": platform.python_version(), **packages}),
     } | ({"begun_by": former} if former else {})
-    variables = {name: (ARRAYS[name], values) for name, values in arrays.items() if values is not None}
     return in_order(data.assign(variables)).assign_attrs(attributes)
 
 
 def _as_text(plain: dict[str, Any]) -> str:
-    """Return plain values as JSON with one entry in each line, and lists of numbers in one line."""
+    """Return plain values as JSON with one entry in each line, but every list of numbers in a single line."""
     text = json.dumps(plain, indent=1, allow_nan=False)
     return re.sub(r"\[\s+([-+.\deE,\s]*?)\s+\]", lambda numbers: f"[{' '.join(numbers[1].split())}]", text)
 
 
 def unpack(path: str | os.PathLike[str], packed: xr.Dataset, problem: Problem | None) -> Unpacked:
-    """Return the run in a data set that `pack` made, or raise an error that names the file.
+    """Return the run in a data set that `pack` made, checked against its plan.
 
     Parameters
     ----------
     path
-        The name of the file, for errors.
+        The name of the file, for error messages.
     packed
         The data set.
     problem
-        The data, if they should not be made by their recipe.
+        The training data; None to make them by the recipe in the file, or take them from it.
+
+    Raises
+    ------
+    ValueError
+        If this is no run, or one whose results do not fit its plan.
+    OSError, MemoryError
+        If the training data cannot be read, or the run does not fit in memory.
     """
     try:
         plan, data = unpack_plan(packed, problem)
         step = int(packed.attrs["step"])
         former = str(packed.attrs.get("begun_by", ""))
         if packed.attrs["heatbath_format"] < LANES and step > 0:
-            former = str(packed.attrs["heatbath_version"])
+            former = str(packed.attrs["heatbath_version"])  # it rounded otherwise
+
         if not 0 <= step <= plan.steps:
             raise ValueError(f"it stands at step {step} of {plan.steps}")
         check_memory(plan, 1)
@@ -147,8 +168,8 @@ def unpack_plan(packed: xr.Dataset, problem: Problem | None) -> tuple[Plan, xr.D
 def plan_pieces(plan: Plan) -> list[xr.Dataset]:
     """Return a packed plan in two pieces, so that plans with the same data can share the second.
 
-    The first is without the user's own data and the inputs to average at; the second has these, and is left
-    out if there are none. `unpack_plan` takes the first with the variables of the second.
+    The second has the user's own data and the inputs to average at, and is left out if there are none; the
+    first has everything else. `unpack_plan` takes the first with the variables of the second.
     """
     packed = pack(plan, 0, xr.Dataset())
     large = [name for name in (*serialise.ARRAYS, *serialise.WEIGHTS, "X_average") if name in packed]
@@ -175,15 +196,17 @@ def without_attributes(data: xr.Dataset) -> xr.Dataset:
 def in_order(data: xr.Dataset) -> xr.Dataset:
     """Return a data set with its variables sorted and texts as objects.
 
-    So it does not depend on whether the data set has been in a file before.
+    The same data then make the same bytes, whether they have been in a file before or not.
     """
 
-    def values(name: Hashable) -> tuple[tuple[Hashable, ...], Any]:
-        array = data[name].values
-        return data[name].dims, array.astype(object) if array.dtype.kind == "U" else array
+    def sorted_variables(names: Iterable[Hashable]) -> dict[Hashable, tuple[Any, NDArray[Any]]]:
+        arrays = {name: data[name].values for name in sorted(names, key=str)}
+        return {
+            name: (data[name].dims, values.astype(object) if values.dtype.kind == "U" else values)
+            for name, values in arrays.items()
+        }
 
-    variables, coordinates = sorted(data.data_vars, key=str), sorted(data.coords, key=str)
-    return xr.Dataset(*({name: values(name) for name in names} for names in (variables, coordinates)))
+    return xr.Dataset(sorted_variables(data.data_vars), sorted_variables(data.coords))
 
 
 # Writing
@@ -273,14 +296,17 @@ class ErrorKeepingFile(io.RawIOBase):
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise if there is something at this path that is no run file, or if its folder does not exist."""
+    """Raise unless a run file may be written to this path.
+
+    Its folder must exist, and a file at the path must be a run file, which ends in a seal: see `SEAL`.
+    """
     atomic_write.check_place(path)
     if not path.exists():
         return
     try:
         with open(path, "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - SEALED))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - SEALED))
             has_seal = file.read().startswith(SEAL)
     except OSError as error:
         raise atomic_write.failed(error, path, "read") from None
@@ -306,7 +332,11 @@ def read_arrays(source: Source, names: Collection[str], name: object = "") -> Bl
     `name` is what errors call the file, if it is given by its bytes.
     """
     with _seal_checked(source, name) as (content, label):
-        return _block_arrays(content, label, names)
+        try:
+            with h5py.File(content, "r") as data:
+                return BlockArrays({key: data[key][...] for key in names}, str(data.attrs["block"]))
+        except Exception as error:  # HDF5 raises many kinds
+            raise ValueError(f"{label} is not a block of a run: {type(error).__name__}: {error}") from error
 
 
 @contextmanager
@@ -346,27 +376,32 @@ def _digest(file: IO[bytes], end: int) -> bytes:
     return digest.hexdigest().encode()
 
 
-def _block_arrays(source: str | IO[bytes], name: object, names: Collection[str]) -> BlockArrays:
-    """Return arrays of a block by HDF5 alone; `name` is what errors call it."""
-    try:
-        with h5py.File(source, "r") as data:
-            return BlockArrays({key: data[key][...] for key in names}, str(data.attrs["block"]))
-    except Exception as error:  # HDF5 raises many kinds
-        raise ValueError(f"{name} is not a block of a run: {type(error).__name__}: {error}") from error
-
-
 def _data_set(source: str | IO[bytes], name: object) -> xr.Dataset:
-    """Return the data set in a NetCDF file; `name` is what errors call it."""
+    """Return the data set in a NetCDF file of this format or an earlier one.
+
+    Parameters
+    ----------
+    source
+        The path of the file, or the open file.
+    name
+        What error messages call it.
+
+    Raises
+    ------
+    ValueError
+        If this is no NetCDF, has no number of a format, or was written in a later format.
+    """
     try:
         data = netcdf.read(source)
     except Exception as error:  # HDF5 raises many kinds
         raise ValueError(f"{name} cannot be read as NetCDF: {type(error).__name__}: {error}") from error
-    number, writer = data.attrs.get("heatbath_format"), data.attrs.get("heatbath_version")
+
+    number = data.attrs.get("heatbath_format")
     if not isinstance(number, (int, np.integer)):
         raise ValueError(f"{name} is not a run file: its format has no number")
     if number > FORMAT:
         raise ValueError(
-            f"{name} was written by heatbath {writer} in format {number}, and this version reads up to "
-            f"format {FORMAT}: update heatbath"
+            f"{name} was written by heatbath {data.attrs.get('heatbath_version')} in format {number}, and "
+            f"this version reads up to format {FORMAT}: update heatbath"
         )
     return data

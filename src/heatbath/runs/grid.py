@@ -24,7 +24,7 @@ ONLY_COEFFICIENTS = "only coefficients may change in a run; for another method, 
 class GridPoint(NamedTuple):
     """A point of a grid: its label on each axis, and its partition."""
 
-    labels: dict[str, Any]
+    labels: dict[str, object]
     partition: Partition
 
 
@@ -40,7 +40,7 @@ def partitions_by_name(methods: Methods) -> dict[str, Partition]:
     return {"": methods} if isinstance(methods, Partition) else dict(methods)
 
 
-def axes(methods: Methods) -> dict[str, tuple[Any, ...]]:
+def axes(methods: Methods) -> dict[str, tuple[object, ...]]:
     """Return the axes of a grid with their values: the lists of a partition, or the names of several methods.
 
     An axis has the name that it has in the partition, but that of the initial ξ is `xi_start`, since ξ itself
@@ -70,28 +70,28 @@ def points(methods: Methods) -> list[GridPoint]:
 def _point_at(
     partition: Partition, lists: Mapping[str, tuple[Value, ...]], labels: list[str], index: tuple[int, ...]
 ) -> GridPoint:
-    """Return the point with the values at an index.
+    """Return the point of a grid at an index: its labels, and the partition with one value of every list.
 
     Parameters
     ----------
     partition
-        The partition that spans the grid.
+        The partition that spans the grid, with tuples of values as coefficients.
     lists
-        Its lists by axis, such as `tau`, or `hidden.tau` where parts have different ones.
+        These tuples by axis, such as `tau`, or `hidden.tau` where parts have different ones.
     labels
         The names of these axes in the results.
     index
         The position on each axis.
     """
-    position = dict(zip(lists, index, strict=True))
+    positions = dict(zip(lists, index, strict=True))
 
     def value_at_index(name: str, value: Coefficient) -> Value:
         if not isinstance(value, tuple):
             return value  # type: ignore[return-value]
         axis = next(axis for axis in lists if axis.rpartition(".")[2] == name and lists[axis] == value)
-        return value[position[axis]]  # type: ignore[no-any-return]
+        return value[positions[axis]]  # type: ignore[no-any-return]
 
-    values = (lists[axis][i] for axis, i in position.items())
+    values = (lists[axis][position] for axis, position in positions.items())
     return GridPoint(dict(zip(labels, values, strict=True)), _map_coefficients(partition, value_at_index))
 
 
@@ -108,7 +108,7 @@ def latest_coefficients(partition: Partition) -> Partition:
 def _map_coefficients(partition: Partition, function: Callable[[str, Any], Any]) -> Partition:
     """Return the partition with `function(name, value)` in place of every value of its methods and of h.
 
-    What stays as it is isn't made and checked a second time.
+    A method whose values all stay is reused, and so is the partition, as checking new ones takes time.
     """
 
     def mapped(method: Method) -> Method:
@@ -116,10 +116,9 @@ def _map_coefficients(partition: Partition, function: Callable[[str, Any], Any])
         changed = {name: value for name, value in values.items() if value is not getattr(method, name)}
         return replace(method, **changed) if changed else method
 
-    old_methods = partition.methods
-    methods = {key: mapped(method) for key, method in old_methods.items()}
+    methods = {key: mapped(method) for key, method in partition.methods.items()}
     h = function("h", partition.h)
-    if h is partition.h and all(methods[key] is method for key, method in old_methods.items()):
+    if h is partition.h and all(methods[key] is method for key, method in partition.methods.items()):
         return partition
     return Partition(methods, h, partition.posterior)
 
@@ -135,8 +134,20 @@ def last_change_step(partition: Partition) -> int:
 def change_coefficients(old: Partition, new: Partition, step: int) -> Partition:
     """Return the partition with the coefficients of `old` until `step`, and those of `new` from then on.
 
-    Only coefficients may differ: the parts, their methods and words stay. `new` may have one value where
-    `old` has a list: it is then for all points of the sweep.
+    Parameters
+    ----------
+    old
+        The partition of a run so far.
+    new
+        A partition that differs in coefficients only, and neither in parts, methods, words nor the posterior.
+        One value in place of a list of `old` is for all points of the sweep.
+    step
+        The first step with the new coefficients.
+
+    Raises
+    ------
+    ValueError
+        If anything else differs, or a list does not fit the axes of the sweep.
     """
     if old.methods.keys() != new.methods.keys():
         raise ValueError(
@@ -153,18 +164,24 @@ def change_coefficients(old: Partition, new: Partition, step: int) -> Partition:
         _join_values("h", old.h, new.h, step),
         old.posterior,
     )
-    old_lengths = {name: len(values) for name, values in old.axes().items()}
-    new_lengths = {name: len(values) for name, values in changed.axes().items()}
-    if list(old_lengths.items()) != list(new_lengths.items()):
+
+    # equal lists of several parts are one axis, which a change may split
+    old_lengths = [(name, len(values)) for name, values in old.axes().items()]
+    new_lengths = [(name, len(values)) for name, values in changed.axes().items()]
+    if old_lengths != new_lengths:
         raise ValueError(
-            f"a sweep continues with the axes it has, {', '.join(old_lengths) or 'none'}; "
-            f"got {', '.join(new_lengths)}"
+            f"a sweep continues with the axes it has, {', '.join(old.axes()) or 'none'}; "
+            f"got {', '.join(changed.axes())}"
         )
     return changed
 
 
 def _change_method(part: object, old: Method, new: Method, step: int) -> Method:
-    """Return the method of a part with the coefficients of `old` until `step`, and then those of `new`."""
+    """Return the method of a part with the coefficients of `old` until `step`, and then those of `new`.
+
+    Raises ValueError if the methods have different types or options, such as the word: only coefficients may
+    change. `part` is the name of the part in these errors.
+    """
     if type(old) is not type(new):
         raise ValueError(
             f"part {part!r} continues as {type(old).__name__}, got {type(new).__name__}: {ONLY_COEFFICIENTS}"
@@ -185,9 +202,13 @@ def _change_method(part: object, old: Method, new: Method, step: int) -> Method:
 
 
 def _join_values(label: str, old: Coefficient, new: Coefficient, step: int) -> Coefficient:
-    """Return the coefficient that is `old` until `step`, and `new` from then on."""
+    """Return the coefficient that is `old` until `step`, and `new` from then on.
+
+    A tuple, which is an axis of a sweep, is joined value by value. `label` begins the errors.
+    """
     if old == new:
         return old
+
     if isinstance(old, tuple):
         values = new if isinstance(new, tuple) else (new,) * len(old)
         if len(values) != len(old):
@@ -197,8 +218,9 @@ def _join_values(label: str, old: Coefficient, new: Coefficient, step: int) -> C
         raise ValueError(f"{label} has one value and cannot become an axis of a sweep in a run: {new!r}")
     if isinstance(old, SimulatedTempering) or isinstance(new, SimulatedTempering):
         raise ValueError(f"{label}: a ladder cannot be changed in a run, from {old!r} to {new!r}")
-    pieces = [piece for piece in _pieces(old) if piece.start < step]
-    return _as_coefficient(pieces + _pieces_from(new, step))
+
+    earlier_pieces = [piece for piece in _pieces(old) if piece.start < step]
+    return _as_coefficient(earlier_pieces + _pieces_from(new, step))
 
 
 def _pieces_from(value: Coefficient, step: int) -> list[Piece]:
@@ -209,7 +231,7 @@ def _pieces_from(value: Coefficient, step: int) -> list[Piece]:
 
 
 def _as_coefficient(pieces: list[Piece]) -> Coefficient:
-    """Return the coefficient with these pieces, those with equal values joined."""
+    """Return the coefficient with these pieces, where neighbours with equal values are one piece."""
     different = pieces[:1] + [piece for previous, piece in pairwise(pieces) if piece.value != previous.value]
     if len(different) == 1:
         return different[0].value  # type: ignore[no-any-return]
@@ -245,7 +267,7 @@ def _is_same_partition_until(a: Partition, b: Partition, step: int) -> bool:
 
 
 def _values_until(value: Any, step: int) -> list[Any]:
-    """Return the first piece of a value and those that begin before `step`; of a list, those of each."""
+    """Return the pieces of a value that begin before `step`, or at 0; of a list, those of each value."""
     if isinstance(value, tuple):
         return [_values_until(single, step) for single in value]
     return [piece for piece in _pieces(value) if piece.start < max(step, 1)]

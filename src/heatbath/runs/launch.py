@@ -33,6 +33,7 @@ class _Execution:
 
     threads: int | None
     progress: Callable[[Progress], None] | None
+    checkpoint: str | os.PathLike[str] | None
     every: float
     pool: Pool | None
 
@@ -69,37 +70,53 @@ def simulate(
         them are there; None for this process.
     """
     check_execution(threads, progress, checkpoint, every)
-    execution = _Execution(threads, progress, every, pool)
+    execution = _Execution(threads, progress, checkpoint, every, pool)
+
     if folder is not None:
         if checkpoint is not None:
             raise ValueError("a run in a folder is its own checkpoint: leave out checkpoint")
         return _run_in_folder(plan, earlier, Path(folder), execution)
+
     if checkpoint is not None and os.path.exists(checkpoint):
         earlier = _furthest_run(plan, earlier, checkpoint)
     if earlier is not None and earlier.step == plan.steps:
         return earlier
-    check_memory(plan, 1 + (earlier is not None or len(plan.named) > 1))  # results of several are joined
+
+    is_joined = earlier is not None or len(plan.named) > 1  # joining results takes a second copy of them
+    check_memory(plan, 2 if is_joined else 1)
     if earlier is not None and earlier.data.chunks:
         earlier = replace(earlier, data=earlier.data.compute())
     _warn_of_former(earlier)
     warn_of_stale_noise(plan, plan.steps)
+
     if pool is not None:
-        return _run_in_blocks(plan, earlier, checkpoint, pool, execution)
-    return _run_here(plan, earlier, checkpoint, execution)
+        return _run_in_blocks(plan, earlier, pool, execution)
+    return _run_here(plan, earlier, execution)
 
 
-def _run_here(
-    plan: Plan, earlier: Run | None, checkpoint: str | os.PathLike[str] | None, execution: _Execution
-) -> Run:
-    """Return the run of a plan, computed in this process; after Ctrl-C, the run so far."""
+def _run_here(plan: Plan, earlier: Run | None, execution: _Execution) -> Run:
+    """Compute a plan in this process, and return its run; after Ctrl-C, the run so far.
+
+    Parameters
+    ----------
+    plan
+        The plan of the complete run.
+    earlier
+        The run that is continued; None to compute from the start.
+    execution
+        The number of threads, the function that is called with the progress, and the checkpoint: a file to
+        which the run is written at once, every `execution.every` seconds and at its end. An error ends the
+        run only when this file is written for the first time.
+    """
+    checkpoint = execution.checkpoint
     first, data, former = (earlier.step, earlier.data, earlier.former) if earlier else (0, None, "")
     simulation = Simulation(plan, first, data, execution.threads)
 
     def run_so_far() -> Run:
         return Run(plan, simulation.step, gather(plan, simulation.groups, first, data), former)
 
-    def save(run: Run | None = None) -> None:
-        try:
+    def save_or_warn(run: Run | None = None) -> None:
+        try:  # making the run may fail, too, as that takes memory
             (run_so_far() if run is None else run).save(checkpoint)  # type: ignore[arg-type]
         except (OSError, MemoryError) as error:
             warn(f"the checkpoint at step {simulation.step} failed, and the run continues: {error}")
@@ -109,30 +126,29 @@ def _run_here(
         run = run_so_far()
     else:
         run_so_far().save(checkpoint)  # an error now is better than one in an hour
-        is_finished = simulation.run(execution.progress, save, execution.every)
+        is_finished = simulation.run(execution.progress, save_or_warn, execution.every)
         run = run_so_far()
-        save(run)
+        save_or_warn(run)
+
     report_losses(simulation.losses(), plan.total, first)
     if not is_finished:
-        warn(
-            f"interrupted at step {run.step} of {plan.steps}: resume() continues from there",
-            InterruptedWarning,
-        )
+        message = f"interrupted at step {run.step} of {plan.steps}: resume() continues from there"
+        warn(message, InterruptedWarning)
     return run
 
 
-def _run_in_blocks(
-    plan: Plan,
-    earlier: Run | None,
-    checkpoint: str | os.PathLike[str] | None,
-    pool: Pool,
-    execution: _Execution,
-) -> Run:
-    """Return the run of a plan, computed in blocks of chains and joined."""
-    folder = None
+def _run_in_blocks(plan: Plan, earlier: Run | None, pool: Pool, execution: _Execution) -> Run:
+    """Compute a plan in blocks of chains on the workers of a pool, and return the joined run.
+
+    With a checkpoint the blocks are kept in a folder beside it, so that a call that was interrupted continues
+    from them, and the folder is removed when the run is saved. The run starts at step 0, or where `earlier`
+    stands.
+    """
+    checkpoint, folder = execution.checkpoint, None
     if checkpoint is not None:
         file.check_replaceable(Path(checkpoint))
         folder = _blocks_folder(checkpoint)
+
     start = None if earlier is None else EarlierRun(earlier.step, earlier.data)
     with Store.locked(plan, folder, start) as store:
         _compute_blocks(store, pool, execution.threads or 1, execution)
@@ -145,26 +161,35 @@ def _run_in_blocks(
 
 
 def _run_in_folder(plan: Plan, earlier: Run | None, folder: Path, execution: _Execution) -> Run:
-    """Return the run of a plan, computed in blocks that stay in a folder, behind those of an earlier run."""
+    """Compute a plan in blocks that stay in a folder, and return the run, whose arrays Dask reads from there.
+
+    The blocks of an earlier run, which this one continues, are copied into the folder first. Blocks that are
+    in the folder already are not computed again.
+    """
     check_dask()
     _warn_of_former(earlier)
     warn_of_stale_noise(plan, plan.steps)
+
     start = None if earlier is None else EarlierRun(earlier.step, earlier.data, earlier.former)
-    pool = execution.pool
-    threads = execution.threads or (1 if pool else thread_count(None))
+    threads = execution.threads or (1 if execution.pool else thread_count(None))
     with Store.locked(plan, folder, copied=start) as store:
         if store.done < plan.total:
-            with nullcontext(pool) if pool else pool_here() as workers:
+            with nullcontext(execution.pool) if execution.pool else pool_here() as pool:
                 if start is not None:
-                    chains = Sizes(plan, workers.workers(threads), threads, 0).even()
-                    store.copy_run(start, chains)
-                _compute_blocks(store, workers, threads, execution)
+                    chains_of_block = Sizes(plan, pool.workers(threads), threads, 0).even()
+                    store.copy_run(start, chains_of_block)
+                _compute_blocks(store, pool, threads, execution)
+
     report_losses(store.losses(), plan.total, 0 if earlier is None else earlier.step)
     return Run(plan, plan.steps, store.lazy(), store.former)
 
 
 def _compute_blocks(store: Store, pool: Pool, threads: int, execution: _Execution) -> None:
-    """Compute all blocks that are missing in a store."""
+    """Compute all blocks that are missing in a store, and add them to it.
+
+    Raises FloatingPointError if all chains diverged. After Ctrl-C, a warning says where the finished chains
+    are, and KeyboardInterrupt is raised.
+    """
     total = store.plan.total
     try:
         with pool:
@@ -175,6 +200,7 @@ def _compute_blocks(store: Store, pool: Pool, threads: int, execution: _Executio
             kept = f"in {store.folder}, and the same call continues from there"
         warn(f"interrupted: {store.done} of {total} chains are done and {kept}", InterruptedWarning)
         raise
+
     losses = store.losses()
     if len(losses) == total:
         report_losses(losses, total, store.first)  # raises
@@ -199,7 +225,8 @@ def _warn_of_former(earlier: Run | None) -> None:
 def _furthest_run(plan: Plan, earlier: Run | None, checkpoint: str | os.PathLike[str]) -> Run | None:
     """Return the run in a checkpoint if it is further along than the earlier run, or else the earlier run.
 
-    Raise if the checkpoint is of another plan.
+    Raises ValueError if the checkpoint is of another plan. Blocks that a finished run has left beside its
+    checkpoint are removed.
     """
     saved = load(checkpoint, plan.problem)
     is_further = earlier is None or saved.step > earlier.step  # this very call was interrupted

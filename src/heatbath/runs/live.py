@@ -22,6 +22,7 @@ from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.layouts import Wide
 from heatbath.engine.loop import ChainState
 from heatbath.engine.program import compile_program
+from heatbath.engine.records import Notes
 from heatbath.engine.threads import one_blas_thread
 from heatbath.methods import Frozen
 from heatbath.methods.partition import Part, Partition
@@ -150,19 +151,24 @@ class LiveRun:
         dtype: Literal["float32", "float64"] = "float32",
         threads: int | None = 1,
     ) -> None:
+        """Make the plan, the ensemble of the chains at their start, and the observer.
+
+        The arguments are those of `train`. The plan has one step until the property `plan` is asked for, and
+        the observer is an ensemble that does not move, for snapshots.
+        """
         settings = RunSettings(
             seed=seed, record=1, shuffled=shuffled, rotated=rotated, momenta=momenta, start=start, dtype=dtype
         )
-        self._plan = plan = make_plan(
-            problem, network, partition, 1, batch, chains, settings, call="train"
-        )  # of one step, until `plan` knows how many there are
-        self._table = training_table(plan)
-        self._test_table = test_table(plan)
+        steps = 1
+        plan = make_plan(problem, network, partition, steps, batch, chains, settings, call="train")
+        self._plan = plan
+        self._table, self._test_table = training_table(plan), test_table(plan)
         self._threads, self._chains = threads, np.arange(plan.chains)
         self._records: list[_Record] = []
         self._seconds_per_step = 0.0
-        self._inputs = np.empty((0, plan.problem.inputs))  # standardised, those that were looked at last
+        self._inputs = np.empty((0, plan.problem.inputs))  # of the latest `look`, standardised
         self._inputs_table = inputs_table(self._inputs, plan)
+
         self._ensemble = self._make_ensemble(None, partition)
         self._saved: deque[_SavedState] = deque([self._state()], SAVED_STATES)
         self._seconds_since_saving = 0.0
@@ -225,23 +231,35 @@ class LiveRun:
         if steps and self._seconds_since_saving >= SAVING_INTERVAL and self._is_finite():
             self._saved.append(self._state())
             self._seconds_since_saving = 0.0
+
         begin = time.perf_counter()
         with self._one_blas_thread():
-            left = steps
-            while left:
-                if self._simpler_from and self.step >= self._simpler_from:
-                    latest = grid.latest_coefficients(self.partition)
-                    self._ensemble = self._make_ensemble(self._ensemble, latest)
-                count = min(left, self._simpler_from - self.step) if self._simpler_from else left
-                self._ensemble.advance(count)
-                left -= count
+            self._advance_pieces(steps)
         duration = time.perf_counter() - begin
         if steps:
             self._learn_pace(duration / steps)
         self._seconds_since_saving += duration
 
+    def _advance_pieces(self, steps: int) -> None:
+        """Make steps, from the last change of a coefficient on with a simpler ensemble.
+
+        That ensemble has constants in place of piecewise schedules, which takes less time per step.
+        """
+        end = self.step + steps
+        while self.step < end:
+            if self._simpler_from and self.step >= self._simpler_from:
+                latest = grid.latest_coefficients(self.partition)
+                self._ensemble = self._make_ensemble(self._ensemble, latest)
+            count = end - self.step
+            if self._simpler_from:
+                count = min(count, self._simpler_from - self.step)
+            self._ensemble.advance(count)
+
     def _learn_pace(self, seconds_per_step: float) -> None:
-        """Update the mean time of a step; a faster call counts at once, as earlier ones may have compiled."""
+        """Update the mean time of a step, a moving average over the calls of `advance`.
+
+        A faster call replaces it at once, as earlier ones may have compiled.
+        """
         earlier = self._seconds_per_step
         if not earlier:
             self._seconds_per_step = seconds_per_step
@@ -250,25 +268,27 @@ class LiveRun:
             self._seconds_per_step = min(seconds_per_step, mean)
 
     def advance_for(self, seconds: float, most: int = MOST_STEPS) -> int:
-        """Make steps for about this time, and return their number.
+        """Make steps for about this number of seconds, and return their number, at least one.
+
+        The number of steps in a call of `advance` follows from the mean time of earlier steps.
 
         Parameters
         ----------
         seconds
-            The time; at least one step is made.
+            The time.
         most
             The largest number of steps.
         """
-        left = real("seconds", seconds, POSITIVE)
-        end, most = time.perf_counter() + left, whole("most", most, low=1)
+        seconds_left = real("seconds", seconds, POSITIVE)
+        end, most = time.perf_counter() + seconds_left, whole("most", most, low=1)
         steps = 0
-        while steps < most and (steps == 0 or left > self._seconds_per_step / 2):
-            count = 1
+        while steps < most and (steps == 0 or seconds_left > self._seconds_per_step / 2):
+            count = 1  # as long as the pace is unknown
             if self._seconds_per_step:
-                count = max(1, min(int(left / self._seconds_per_step), most - steps))
+                count = max(1, min(int(seconds_left / self._seconds_per_step), most - steps))
             self.advance(count)
             steps += count
-            left = end - time.perf_counter()
+            seconds_left = end - time.perf_counter()
         return steps
 
     def change(self, partition: Partition) -> None:
@@ -282,16 +302,17 @@ class LiveRun:
         partition
             The same methods with other coefficients.
         """
-        if self.step:
-            self._plan = change_plan(self._plan, partition, self.step)
-            self._ensemble = self._make_ensemble(self._ensemble, self.partition)
-            if self._saved[-1].step == self.step:  # after `rewind`: the saved state changes, too
-                self._saved[-1] = self._saved[-1]._replace(plan=self._plan)
-        else:  # it starts with these coefficients
+        if self.step == 0:  # the run starts with these coefficients
             changed = grid.change_coefficients(self.partition, partition, 0)
             self._plan = replace(self._plan, partition=changed)
             self._ensemble = self._make_ensemble(None, changed)
             self._saved = deque([self._state()], SAVED_STATES)
+            return
+
+        self._plan = change_plan(self._plan, partition, self.step)
+        self._ensemble = self._make_ensemble(self._ensemble, self.partition)
+        if self._saved[-1].step == self.step:  # after `rewind`: the saved state changes, too
+            self._saved[-1] = self._saved[-1]._replace(plan=self._plan)
 
     def note(self, *, gradients: bool = False) -> Snapshot:
         """Look at losses, temperatures and ξ, and make them a record of `run()`."""
@@ -307,12 +328,12 @@ class LiveRun:
         gradients: bool = False,
         histogram: tuple[float, float, int] | None = None,
     ) -> Snapshot:
-        """Return the state of the run, computed by compiled code; nothing moves.
+        """Return a snapshot of the run, with the results that are asked for; the chains do not move.
 
         Parameters
         ----------
         X
-            Inputs (examples, features) at which the outputs of the networks are computed.
+            Inputs (examples, features) at which the outputs of the networks are computed; None for none.
         losses
             True for loss and accuracy on all training and test examples.
         gradients
@@ -322,37 +343,57 @@ class LiveRun:
         histogram
             (low, high, bins), for the number of parameters of each part in each bin.
         """
-        chains, observer = self._ensemble.chains, self._observer
         if X is not None:
             self._set_inputs(X)
+        notes = self._observe(losses, histogram, X is not None)
+
+        chains, group = self._ensemble.chains, EnsembleGroup(self._ensemble, self._chains)
+        alive = chains.died < 0
+        is_finite = alive & (self._observer.chains.died < 0)  # outputs may overflow where parameters do not
+        outputs = self._in_user_units(notes.average[:, 0, :, : self._plan.problem.outputs])
+        temperature, thermostats = group.by_part(chains.temperature), group.thermostats()
+        units = {} if histogram is None else EnsembleGroup(self._observer, self._chains).units()
+        return Snapshot(
+            step=self.step,
+            alive=alive,
+            temperature={part: np.where(alive, values, np.nan) for part, values in temperature.items()},
+            xi={name: np.where(alive, chains.xi[:, unit], np.nan) for name, unit in thermostats.items()},
+            loss=notes.loss[:, 0],
+            accuracy=notes.accuracy[:, 0],
+            outputs=np.where(is_finite[:, None, None], outputs, np.nan),
+            configurational=self._configurational() if gradients else {},
+            histogram={part: notes.histogram[:, 0, rows].sum(axis=1) for part, rows in units.items()},
+        )
+
+    def _observe(self, losses: bool, histogram: tuple[float, float, int] | None, with_outputs: bool) -> Notes:
+        """Return what the observer, an ensemble that does not move, records at the parameters of the run.
+
+        Parameters
+        ----------
+        losses
+            True to compute loss and accuracy.
+        histogram
+            (low, high, bins) to count parameters in bins; None not to.
+        with_outputs
+            True to compute the outputs at the inputs that `_set_inputs` has set, as the mean of one sample.
+        """
+        observer, chains = self._observer, self._ensemble.chains
         died = chains.died.copy()
         observer.chains = observer.chains._replace(theta=chains.theta, noise=chains.noise, died=died)
-        samples = 0 if X is None else 1
+        samples = 1 if with_outputs else 0
         notes = observer.take_notes(
             [0], [losses], self._test_table, histogram=histogram or (0.0, 1.0, 0), last=samples,
-            average=None if X is None else self._inputs_table,
+            average=self._inputs_table if with_outputs else None,
         )  # fmt: skip
         with self._one_blas_thread():
             observer.work(samples)(0, observer.groups)
-        alive, group = chains.died < 0, EnsembleGroup(self._ensemble, self._chains)
-        outputs = self._in_user_units(notes.average[:, 0, :, : self._plan.problem.outputs])
-        outputs[~(alive & (died < 0))] = np.nan
-        units = {} if histogram is None else EnsembleGroup(observer, self._chains).units()
-        temperature, xi = group.by_part(chains.temperature), group.thermostats()
-        return Snapshot(
-            step=self.step, alive=alive,
-            temperature={name: np.where(alive, values, np.nan) for name, values in temperature.items()},
-            xi={name: np.where(alive, chains.xi[:, unit], np.nan) for name, unit in xi.items()},
-            loss=notes.loss[:, 0], accuracy=notes.accuracy[:, 0], outputs=outputs,
-            configurational=self._configurational() if gradients else {},
-            histogram={name: notes.histogram[:, 0, chosen].sum(axis=1) for name, chosen in units.items()},
-        )  # fmt: skip
+        return notes
 
     def _in_user_units(self, outputs: Floats) -> Floats:
-        """Return outputs of the networks in the units of the user's data, as a new array."""
+        """Return outputs of the networks in the units of the user's data."""
         problem = self._plan.problem
         if problem.task != "regression":
-            return outputs.copy()
+            return outputs
         return outputs * problem.target_scale + problem.target_shift
 
     def rewind(self) -> int:
@@ -387,10 +428,10 @@ class LiveRun:
         return Run(plan, self.step, data)
 
     def _make_ensemble(self, previous: Ensemble | None, partition: Partition) -> Ensemble:
-        """Return an ensemble of all chains with the coefficients of a partition.
+        """Return an ensemble of all chains with the coefficients of a partition, and set `_simpler_from`.
 
-        Side effect: `_simpler_from` is set, the step from which on the last piece of every coefficient holds
-        and a simpler ensemble does; 0 if it does already.
+        That is the step from which on the last piece of every coefficient holds, so that a simpler ensemble
+        will do; 0 if this is that ensemble.
 
         Parameters
         ----------
@@ -404,6 +445,7 @@ class LiveRun:
         draws_noise = settled.draws is not None
         program = compile_program(partition, plan.layers, plan.rotated, draws_noise, settled.parts)
         theta = start_of(plan, self._chains) if previous is None else previous.chains.theta
+
         last_change = grid.last_change_step(partition)
         # one step later, as the closing letters of a step have the coefficients of the step before
         self._simpler_from = last_change + 1 if last_change else 0
@@ -439,8 +481,8 @@ class LiveRun:
 
     def _state(self) -> _SavedState:
         """Return a copy of everything from which the run continues."""
-        copies: Any = (values.copy() for values in self._ensemble.chains)
-        return _SavedState(self.step, self._plan, ChainState(*copies))
+        copies = ChainState._make(values.copy() for values in self._ensemble.chains)
+        return _SavedState(self.step, self._plan, copies)
 
     def _is_finite(self) -> bool:
         """Return True if no chain has diverged, or has values that are not finite."""
@@ -456,13 +498,17 @@ class LiveRun:
 
     @np.errstate(over="ignore", invalid="ignore")  # in chains that diverge
     def _configurational(self) -> dict[str, Floats]:
-        """Return the configurational temperature θ·∇U/N of every part, by chain."""
-        plan, chains = self._plan, self._ensemble.chains
+        """Return the configurational temperature θ·∇U/N of every part, (chain,), NaN where a chain diverged.
+
+        ∇U is the gradient of the loss on all training examples plus that of the prior, decay·θ. N is the
+        number of parameters of the part.
+        """
+        chains, settled = self._ensemble.chains, self._plan.settled
         theta, alive = chains.theta.astype(np.float64), chains.died < 0
         gradients = self._full_gradients()
-        settled = plan.settled()
         if settled.draws is not None:  # the loss is relative to the geometric mean of the variances
             gradients = gradients / np.exp(np.log(chains.noise).mean(axis=1, keepdims=True))
+
         temperatures = {}
         for part in settled.parts:
             virial = np.zeros(len(theta))
@@ -474,7 +520,11 @@ class LiveRun:
         return temperatures
 
     def _full_gradients(self) -> NDArray[np.float64]:
-        """Return the gradients of the loss on all training examples, (chains, parameters)."""
+        """Return the gradients of the loss on all training examples, (chains, parameters).
+
+        The ensemble that measures them is made with the first call. Later ones reset its state to that of
+        the run, as every measurement moves its parameters by a step.
+        """
         chains = self._ensemble.chains
         if self._descent is None:
             noise = chains.noise if chains.noise.shape[1] else None

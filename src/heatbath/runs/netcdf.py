@@ -23,32 +23,42 @@ HDF5_ATTRIBUTES = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # those
 
 
 def fill(file: IO[bytes] | RawIOBase, data: xr.Dataset) -> None:
-    """Write a data set into an empty file: the same bytes for the same values."""
+    """Write a data set into an empty file as NetCDF-4: the same bytes for the same values.
+
+    In HDF5 a dimension is a scale: the variable of its name, or else an array without values. All other
+    variables refer to the scales of their dimensions.
+    """
     variables, attributes = encode_dataset_coordinates(data)
     with h5py.File(file, "w", track_order=True) as out:
         _write_attributes(out.attrs, attributes)
         versions = f"version=2,hdf5={h5py.version.hdf5_version},h5py={h5py.__version__}"
         out.attrs["_NCProperties"] = np.bytes_(versions)
+
         scales = {
-            name: out.create_dataset(str(name), (size,), ">f4", track_order=True)
-            for name, size in data.sizes.items()
-            if name not in variables
+            dimension: out.create_dataset(str(dimension), (size,), ">f4", track_order=True)
+            for dimension, size in data.sizes.items()
+            if dimension not in variables
         }
         arrays = {name: _write_array(out, str(name), variable) for name, variable in variables.items()}
-        for number, (name, size) in enumerate(data.sizes.items()):
-            if name in arrays:
-                title, scales[name] = str(name), arrays[name]
+
+        for number, (dimension, size) in enumerate(data.sizes.items()):
+            if dimension in arrays:
+                title, scales[dimension] = str(dimension), arrays[dimension]
             else:
-                title = f"{NO_VARIABLE}{size:10d}"
-            scales[name].make_scale(title)
-            scales[name].attrs["_Netcdf4Dimid"] = np.int32(number)
+                title = f"{NO_VARIABLE}{size:10d}"  # as NetCDF's own library writes it
+            scales[dimension].make_scale(title)
+            scales[dimension].attrs["_Netcdf4Dimid"] = np.int32(number)
+
         for name in (name for name in arrays if name not in scales):
             for axis, dimension in enumerate(variables[name].dims):
                 h5py.h5ds.attach_scale(arrays[name].id, scales[dimension].id, axis)
 
 
 def _write_array(out: h5py.File, name: str, variable: xr.Variable) -> h5py.Dataset:
-    """Write the values and attributes of a variable, and return what HDF5 made of it."""
+    """Write a variable as an array of HDF5 with attributes, and return that array.
+
+    NetCDF has no bool, so xarray's convention is followed: int8 with an attribute. Texts may have any length.
+    """
     values, attributes = np.asarray(variable.values), dict(variable.attrs)
     if values.dtype == bool:
         values, attributes = values.astype(np.int8), attributes | {"dtype": "bool"}
@@ -70,7 +80,10 @@ def _write_attributes(manager: h5py.AttributeManager, attributes: Mapping[Any, A
 
 
 def read(source: str | IO[bytes]) -> xr.Dataset:
-    """Return the data set in a file that `fill`, xarray or h5netcdf has written, all of it in memory."""
+    """Return the data set, in memory, of a NetCDF-4 file that `fill`, xarray or h5netcdf has written.
+
+    Raises ValueError for a file with links or groups, which these do not write.
+    """
     with h5py.File(source, "r") as data:
         attributes = _read_attributes(data.attrs)
         coordinates = set(str(attributes.pop("coordinates", "")).split())
@@ -83,14 +96,19 @@ def read(source: str | IO[bytes]) -> xr.Dataset:
                 raise ValueError(f"{name} is not an array")
             if _decoded(array.attrs.get("NAME", "")).startswith(NO_VARIABLE):
                 continue
-            array_attributes = _read_attributes(array.attrs)
-            coordinates |= set(str(array_attributes.pop("coordinates", "")).split())
-            is_text = h5py.check_string_dtype(array.dtype)
-            values = array.asstr()[...].astype(str) if is_text else array[...]
-            if array_attributes.pop("dtype", None) == "bool":
-                values = values.astype(bool)
-            variables[name] = xr.Variable(_dimensions(data, name, array), values, array_attributes)
+            variables[name] = _read_variable(data, name, array)
+            coordinates |= set(str(variables[name].attrs.pop("coordinates", "")).split())
     return xr.Dataset(variables, attrs=attributes).set_coords([n for n in variables if n in coordinates])
+
+
+def _read_variable(data: h5py.File, name: str, array: h5py.Dataset) -> xr.Variable:
+    """Return an array of a file as a variable, with texts as str and its attributes."""
+    attributes = _read_attributes(array.attrs)
+    is_text = h5py.check_string_dtype(array.dtype)
+    values = array.asstr()[...].astype(str) if is_text else array[...]
+    if attributes.pop("dtype", None) == "bool":
+        values = values.astype(bool)
+    return xr.Variable(_dimensions(data, name, array), values, attributes)
 
 
 def _dimensions(data: h5py.File, name: str, array: h5py.Dataset) -> tuple[str, ...]:
@@ -101,7 +119,7 @@ def _dimensions(data: h5py.File, name: str, array: h5py.Dataset) -> tuple[str, .
 
 
 def _read_attributes(manager: h5py.AttributeManager) -> dict[str, Any]:
-    """Return the attributes that NetCDF has, single values without their list."""
+    """Return the attributes without those of HDF5 alone, and with lists of one value unpacked."""
     attributes = {}
     for name, value in manager.items():
         if name in HDF5_ATTRIBUTES or name.startswith("_N"):

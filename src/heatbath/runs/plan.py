@@ -93,34 +93,39 @@ def make_plan(
     call: Call | None = None,
     **options: Any,
 ) -> Plan:
-    """Return the plan of a new run, or raise an error that says which argument is wrong.
+    """Check all arguments, and return the plan of a new run.
 
     Parameters
     ----------
     problem, network, partition, steps, batch, chains
         As in `train`, `sweep` and `compare`.
     settings
-        The other options, as one value.
+        The other options of `train`, as one value.
     call
-        What `partition` must be: one without lists for "train", with lists for "sweep", a dict of partitions
-        by name for "compare"; None accepts all three.
+        The public function that was called. It decides what `partition` must be: one without lists for
+        "train", with lists for "sweep", a dict of partitions by name for "compare"; None accepts all three.
     **options
         Options that replace those in `settings`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; the message names it.
     """
     settings = replace(settings, **options)
     check_methods(partition, call)
-    without_samples = settings.samples is None and settings.average is None
-    if without_samples and (settings.burn_in, settings.thin) != (None, None):
+
+    takes_samples = settings.samples is not None or settings.average is not None
+    if not takes_samples and not (settings.burn_in is None and settings.thin is None):
         raise ValueError("burn_in and thin apply to samples: give samples=N or average=X, too")
     burn_in, thin = spread_samples(steps, settings.samples, settings.burn_in, settings.thin)
-    if isinstance(problem, Problem):
-        batch = batch_size(batch, problem)
+
     return Plan(
         problem=problem,
         network=network,
         partition=partition if isinstance(partition, Partition) else dict(partition),
         steps=steps,
-        batch=batch,  # Plan raises if `problem` is no Problem
+        batch=batch_size(batch, problem),
         chains=chains,
         burn_in=burn_in,
         thin=thin,
@@ -131,6 +136,7 @@ def make_plan(
 
 def batch_size(batch: Batch, problem: Problem) -> int:
     """Return the number of examples in a mini-batch, with the default and "all" filled in."""
+    check_type("problem", problem, Problem)
     examples: int = problem.X_train.shape[1]
     if batch is None:
         return min(BATCH, examples)
@@ -182,9 +188,15 @@ class Plan(PlanOptions):
     found: Found | None = None
 
     def __post_init__(self) -> None:
+        """Check all fields, and store them in their normal form, with the steps of records filled in.
+
+        Raises TypeError or ValueError with the name of the field, also if the methods or their posteriors do
+        not fit the network.
+        """
         check_type("problem", self.problem, Problem)
         check_type("network", self.network, MLP)
         check_methods(self.partition, None)
+
         for name in ("shuffled", "rotated", "weights", "keep"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
@@ -192,6 +204,7 @@ class Plan(PlanOptions):
         choice("momenta", self.momenta, ("zero", "thermal"))
         choice("dtype", self.dtype, ("float32", "float64"))
         self._check_records()
+
         if self.start is not None:
             points = grid.count_points(self.partition)
             store(self, start=checked_start(self.start, self.parameters, self.chains, points))
@@ -200,7 +213,10 @@ class Plan(PlanOptions):
         self.parts()  # raises if methods or posteriors do not fit the network
 
     def _check_numbers(self) -> None:
-        """Check all numbers, and set them as plain integers and tuples."""
+        """Check all numbers of the plan, and store them as int, and the histogram as a tuple.
+
+        Steps at which to record must not lie beyond the last step, unless those of a longer run are known.
+        """
         examples = self.problem.X_train.shape[1]
         store(
             self,
@@ -216,7 +232,7 @@ class Plan(PlanOptions):
         )
 
     def _check_records(self) -> None:
-        """Check the steps of records and losses, and set those that follow from the options."""
+        """Check the steps of records and losses, and store them; without any, they follow from `record`."""
         records = self.records or spread_records(self.record, 0, self.steps)
         records = tuple(whole("record: a step", step, low=0, high=self.steps + 1) for step in records)
         losses = tuple(self.losses or loss_steps(records, self.losses_every))
@@ -232,20 +248,26 @@ class Plan(PlanOptions):
         return as_lines(title, {**self.summary(), "results": results})
 
     def summary(self) -> dict[str, str]:
-        """Return descriptions of problem, network, methods and chains, for `repr`."""
+        """Describe the problem, network, methods, chains and what was found, in words by these names.
+
+        A description may have several lines; `as_lines` prints them.
+        """
         problem, network = self.problem, self.network
         draws = f"{problem.draws} draws of " if problem.draws > 1 else ""
         counts = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples"
         weighted = "" if problem.weights_train is None else " with weights"
         widths = "-".join(map(str, network.sizes(problem.inputs, self.likelihood.outputs)))
         points = f" at each of {len(self.points)} points ({', '.join(self.axes)})" if self.axes else ""
+
         entries = {
             "problem": f"{problem.name}, {problem.task}, {draws}{counts}{weighted}",
             "network": f"{widths}, {network.activation}, {self.parameters:,} parameters",
             "methods": self._describe_methods(),
             "chains": f"{self.chains}{points}",
         }
-        return entries if self.found is None else {**entries, "found": self.found.summary()}
+        if self.found is not None:
+            entries["found"] = self.found.summary()
+        return entries
 
     def _describe_methods(self) -> str:
         """Return the methods of all parts line by line, or the names of several methods."""
@@ -289,16 +311,19 @@ class Plan(PlanOptions):
 
     @cached_property
     def likelihood(self) -> Likelihood:
-        """Likelihood of the data; of several methods that of the first, and all have as many outputs."""
+        """Likelihood of the data: for several methods that of the first, with the same outputs for all.
+
+        Raises ValueError if networks would differ in their number of outputs, so that their parameters would
+        not fit in one array.
+        """
         likelihoods = {
             name: Likelihood(self.problem, partition.posterior) for name, partition in self.named.items()
         }
-        counts = {name: likelihood.outputs for name, likelihood in likelihoods.items()}
-        if len(set(counts.values())) > 1:
+        if len({likelihood.outputs for likelihood in likelihoods.values()}) > 1:
+            counts = (f"{name} with {likelihood.outputs}" for name, likelihood in likelihoods.items())
             raise ValueError(
                 "all networks of one run must have the same number of outputs, and noise='network' doubles "
-                "it: compare such posteriors only with one another; got "
-                f"{', '.join(f'{name} with {count}' for name, count in counts.items())}"
+                f"it: compare such posteriors only with one another; got {', '.join(counts)}"
             )
         return next(iter(likelihoods.values()))
 
@@ -311,6 +336,7 @@ class Plan(PlanOptions):
 
     @cached_property
     def _parts(self) -> tuple[Part, ...]:
+        """Parts in the order of the methods, each once; parts that differ in coefficients only are one."""
         parts = {}
         for partition in self.named.values():
             methods = self._methods_at_posterior(partition)
@@ -327,12 +353,9 @@ class Plan(PlanOptions):
         settled = settle(grid.first_point(partition), self.network, self.problem, self.batch)
         return {part.name: part.method for part in reversed(settled.parts)}
 
-    def settled(self) -> Settled:
-        """Return what the posterior of a single point sets; without a posterior, the parts as they are."""
-        return self._settled
-
     @cached_property
-    def _settled(self) -> Settled:
+    def settled(self) -> Settled:
+        """Parts, and draws of the noise, as the posterior of a single point sets them."""
         assert isinstance(self.partition, Partition)
         return settle(self.partition, self.network, self.problem, self.batch)
 
@@ -370,16 +393,16 @@ class Plan(PlanOptions):
     def from_plain(
         cls, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], problem: Problem | None
     ) -> Plan:
-        """Return the plan that was written as `plain`.
+        """Return the plan with these plain values and arrays, checked like a new one.
 
         Parameters
         ----------
         plain
-            The value of the property of this name.
+            The plain values of a plan (the property `plain`), as a run file has them.
         arrays
             The arrays of a run file by name: `start`, `X_average` and those of the user's data.
         problem
-            The data, if they should not be made by the recipe in `plain`.
+            The training data; None to make them by the recipe in `plain`, or from `arrays` without one.
         """
         values = dict(plain)
         return cls(

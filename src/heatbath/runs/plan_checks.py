@@ -23,15 +23,20 @@ def check_type(name: str, value: object, kind: type) -> None:
 
 
 def check_methods(methods: object, call: Call | None) -> None:
-    """Raise unless `methods` is what a call needs: one partition, or a dict of partitions by name.
+    """Check that `methods` is what a public function needs: one partition, or a dict of partitions by name.
 
     Parameters
     ----------
     methods
-        What the user gave as partition or partitions.
+        The argument that the user has passed.
     call
         "train" needs a partition without lists, "sweep" one with lists, "compare" a dict of partitions
         without lists; None accepts all three.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is something else, or leaves a coefficient to be found.
     """
     if call is not None:
         choice("call", call, get_args(Call))
@@ -39,9 +44,11 @@ def check_methods(methods: object, call: Call | None) -> None:
         raise TypeError(
             f"a method needs a stepsize: say Partition({methods!r}, h=0.1), with an h of your choice"
         )
+
     if call == "compare" or (call is None and isinstance(methods, Mapping)):
         _check_comparison(methods)
         return
+
     check_type("partition", methods, Partition)
     assert isinstance(methods, Partition)
     _check_nothing_to_find(methods)
@@ -103,7 +110,7 @@ def checked_start(start: ArrayLike, parameters: int, chains: int, points: int) -
     parameters, chains, points
         The number of parameters, of chains of each point, and of points.
     """
-    values = _float_array("start", start)
+    values = _finite_array("start", start)
     if values.shape == (parameters,):
         values = np.tile(values, (chains * points, 1))
     elif values.shape == (chains, parameters):
@@ -111,27 +118,23 @@ def checked_start(start: ArrayLike, parameters: int, chains: int, points: int) -
     if values.shape != (chains * points, parameters):
         accepted = f"({parameters},) or ({chains * points}, {parameters})"
         raise ValueError(f"start must have shape {accepted}, got {values.shape}")
-    return _finite("start", values)
+    return values
 
 
 def checked_average(inputs: ArrayLike, features: int) -> Floats:
     """Return the inputs at which outputs are averaged as an array (examples, features), or raise."""
-    values = _float_array("average", inputs)
+    values = _finite_array("average", inputs)
     if values.ndim != 2 or values.shape[1] != features:
         raise ValueError(f"average must have shape (examples, {features}), got {values.shape}")
-    return _finite("average", values)
+    return values
 
 
-def _float_array(name: str, values: ArrayLike) -> Floats:
-    """Return the values as an array of numbers in double precision, or raise."""
+def _finite_array(name: str, values: ArrayLike) -> Floats:
+    """Return values as an array in double precision, or raise ValueError unless all are finite numbers."""
     try:
-        return np.asarray(values, dtype=np.float64)
+        array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of numbers: {error}") from None
-
-
-def _finite(name: str, values: Floats) -> Floats:
-    """Return the array, or raise if a value is not finite."""
-    if not np.isfinite(values).all():
+    if not np.isfinite(array).all():
         raise ValueError(f"{name} holds values that are not finite")
-    return values
+    return array

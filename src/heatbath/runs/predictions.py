@@ -82,31 +82,62 @@ def predictive_law(run: Run, X: ArrayLike, latest: int | None) -> Mixture:
 
 
 def calibrate(run: Run, latest: int | None) -> Calibration:
-    """Return where the training examples lie in laws that have not seen them.
+    """Return where the training examples lie in laws that have not seen them: see `Run.calibration`.
 
-    The calibration is empty where nothing can be known: see `Run.calibration`.
+    Parameters
+    ----------
+    run
+        A run of a single point.
+    latest
+        The number of latest samples of each chain; None for all.
+
+    Returns
+    -------
+    Calibration
+        The places of every n-th example, so that there are at most 10,000, with their weights; empty where
+        nothing can be known.
     """
-    problem, draws = run.problem, np.unique(run.data["draw"])
-    posterior, rows = run.plan.points[0].partition.posterior, problem.X_train.shape[1]
-    draw, chosen = int(draws[0]), slice(None, None, -(-rows // MOST_PLACES))
+    problem, posterior = run.problem, run.plan.points[0].partition.posterior
+    draws, examples = np.unique(run.data["draw"]), problem.X_train.shape[1]
+    draw, chosen = int(draws[0]), slice(None, None, -(-examples // MOST_PLACES))
+
     law = run.predictive(problem.X_train[draw, chosen] * problem.scale + problem.shift, latest)
     unknown = Calibration(np.empty((0, problem.outputs)), np.empty(0))
     if posterior is None or law.law is not NORMAL or len(law.means) < 2 or len(draws) > 1:
         return unknown
-    alive = int(np.count_nonzero(run.died < 0))
-    chains = alive if len(law.means) > alive else 1  # with one network of each chain, they count as one
+
+    chain_means, variance, noise = _chain_moments(law, int(np.count_nonzero(run.died < 0)))
+    all_weights = np.ones(examples) if problem.weights_train is None else problem.weights_train[draw]
+    weights, temperature = all_weights[chosen], posterior.temperature
+    if np.minimum(leverages(variance, noise, weights, temperature), 1).mean() > MOST_LEVERAGE:
+        return unknown  # the networks interpolate the examples
+
+    y = problem.Y_train[draw, chosen] * problem.target_scale + problem.target_shift
+    places = left_out(chain_means, variance, noise, y, weights, temperature)
+    return Calibration(places, weights * (examples / len(y)))
+
+
+def _chain_moments(law: Mixture, alive: int) -> tuple[Floats, Floats, Floats]:
+    """Return the means of predictions by chain, their variances, and those of the noise.
+
+    All three are (chain, example, target), in the units of the user's data. A variance is that of the
+    predictions of a chain, plus that between the means of chains.
+
+    Parameters
+    ----------
+    law
+        A mixture with a component for each network, those of a chain in a row.
+    alive
+        The number of chains. If there is one network of each, all of them count as one chain, as a variance
+        needs two.
+    """
+    chains = alive if len(law.means) > alive else 1
     means = law.means.reshape(chains, -1, *law.means.shape[1:])
     noise = (law.scales**2).reshape(chains, -1, *law.scales.shape[1:]).mean(axis=1)
     chain_means, variance = means.mean(axis=1), means.var(axis=1, ddof=1)
     if chains > 1:
         variance = variance + chain_means.var(axis=0, ddof=1)
-    y = problem.Y_train[draw, chosen] * problem.target_scale + problem.target_shift
-    all_weights = np.ones(rows) if problem.weights_train is None else problem.weights_train[draw]
-    weights, temperature = all_weights[chosen], posterior.temperature
-    if np.minimum(leverages(variance, noise, weights, temperature), 1).mean() > MOST_LEVERAGE:
-        return unknown
-    places = left_out(chain_means, variance, noise, y, weights, temperature)
-    return Calibration(places, weights * (rows / len(y)))
+    return chain_means, variance, noise
 
 
 def network_outputs(run: Run, X: ArrayLike, samples: bool) -> NDArray[np.float64]:
@@ -121,21 +152,27 @@ def network_outputs(run: Run, X: ArrayLike, samples: bool) -> NDArray[np.float64
 
 
 def running_averages(run: Run) -> xr.Dataset:
-    """Return `mean`, `variance` and, if the network predicts it, `noise`, at the inputs of `average`."""
+    """Return `mean` and `variance` of the outputs over all samples, at the inputs of `average`.
+
+    Both are chain x point x output, in the user's units, and NaN for chains that diverged or have no sample
+    yet. If the network predicts the variance of new data, its mean is `noise`; the engine averages it, and
+    not its logarithm, behind the values.
+    """
     if "average" not in run.data:
         raise ValueError("nothing was averaged: train with average=X, the inputs to average at")
     count, problem = sample_count(run.plan, run.step), run.problem
     scale, shift = problem.target_scale, problem.target_shift
-    values, log_variances = slice(problem.outputs), slice(problem.outputs, None)
+    values, noise = slice(problem.outputs), slice(problem.outputs, None)
     mean = run.data["average"].isel(output=values)
     variance = run.data["deviations"].isel(output=values) / max(count, 1)
     if problem.task == "regression":
         mean, variance = mean * scale + shift, variance * scale**2
     averages = {"mean": mean, "variance": variance}
     if run.plan.likelihood.varying:
-        averages["noise"] = run.data["average"].isel(output=log_variances) * scale**2
-    is_unknown = (run.data["died"] >= 0) | (count == 0)
-    return xr.Dataset({name: average.where(~is_unknown) for name, average in averages.items()})
+        averages["noise"] = run.data["average"].isel(output=noise) * scale**2
+
+    is_known = (run.data["died"] < 0) & (count > 0)
+    return xr.Dataset({name: average.where(is_known) for name, average in averages.items()})
 
 
 def kept_samples(run: Run) -> xr.DataArray:
@@ -175,9 +212,9 @@ def noise_variances(run: Run, over: Networks) -> NDArray[np.float64] | None:
 
 
 def _mean_noise(run: Run) -> NDArray[np.float64] | None:
-    """Return the variance of new data, a mean over the records after the burn-in, or over chains as they are.
+    """Return the variance of new data, in the user's units: a mean over the records after the burn-in.
 
-    None where the run has none.
+    Without such records it is the mean over the chains as they are. None where the run has no variance.
     """
     variances = noise_variances(run, "chains")
     if variances is None:

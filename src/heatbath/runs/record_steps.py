@@ -74,22 +74,34 @@ def record_count(plan: Plan, step: int) -> int:
     return bisect_right(plan.records, step) if step else 0
 
 
-def records_until(plan: Plan, step: int) -> list[int]:
-    """Return the steps of the records that a run has at `step`."""
-    return list(plan.records[: record_count(plan, step)])
-
-
 def spread_samples(steps: int, samples: int | None, burn_in: int | None, thin: int | None) -> tuple[int, int]:
-    """Return burn-in and thinning, of which at most one need be given beside the number of samples.
+    """Return burn-in and thinning: samples are taken every `thin` steps after `burn_in` steps.
 
-    Samples alone are spread over all steps; with `burn_in`, over the steps after it (the burn-in grows a
-    little if these can't be divided evenly); with `thin`, they are the last ones of the run. Without a number
-    of samples, every step after the burn-in is one.
+    The last sample is taken at the last step. None for the number of samples takes one after every step of
+    the burn-in on, or every `thin` steps.
+
+    Parameters
+    ----------
+    steps
+        The number of steps of the run.
+    samples
+        The number of samples of each chain.
+    burn_in
+        None for samples over all steps, or with `thin` for the last ones of the run. The burn-in grows a
+        little if the steps after it cannot be divided evenly.
+    thin
+        The steps from one sample to the next; None to spread the samples evenly after the burn-in.
+
+    Raises
+    ------
+    ValueError
+        If the three do not fit together.
     """
     steps = whole("steps", steps, low=1, high=MOST_STEPS)
     first = whole("burn_in", 0 if burn_in is None else burn_in, low=0, high=steps)
     if samples is None:
         return first, 1 if thin is None else thin
+
     count = whole("samples", samples, low=1, high=steps + 1)
     spacing = (steps - first) // count if thin is None else whole("thin", thin, low=1)
     possible = (steps - first) // spacing if spacing else 0
@@ -109,6 +121,12 @@ def sample_count(plan: Plan, step: int) -> int:
     return max(0, (step - plan.burn_in) // plan.thin)
 
 
-def sample_steps(plan: Plan, step: int) -> list[int]:
-    """Return the steps of the samples that are taken up to and including `step`."""
-    return [plan.burn_in + plan.thin * i for i in range(1, sample_count(plan, step) + 1)]
+def record_steps(plan: Plan, step: int, first: int = 0) -> list[int]:
+    """Return the steps of the records that are made after `first`, up to and including `step`."""
+    return list(plan.records[record_count(plan, first) : record_count(plan, step)])
+
+
+def sample_steps(plan: Plan, step: int, first: int = 0) -> list[int]:
+    """Return the steps of the samples that are taken after `first`, up to and including `step`."""
+    numbers = range(sample_count(plan, first) + 1, sample_count(plan, step) + 1)
+    return [plan.burn_in + plan.thin * number for number in numbers]

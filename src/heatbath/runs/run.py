@@ -74,26 +74,26 @@ class Run:
         return as_lines(f"Run: {position}, batch {plan.batch}, seed {plan.seed}, {plan.dtype}", lines)
 
     def _describe_last_record(self) -> dict[str, str]:
-        """Return the last loss and accuracy in words, means over living chains; for each of a few points."""
+        """Describe the latest loss and accuracy in words, by "test", or by "train" without test examples.
+
+        They are means over the chains that have not diverged: a line for each point of a small grid, or else
+        a single line. Empty if no record has a loss.
+        """
         split = "test" if self.problem.X_test.shape[1] else "train"
         is_known = np.isfinite(self.loss(split).values).any(axis=0)
         if not is_known.any():
             return {}
-        last = self.data.sel(split=split).isel(record=np.flatnonzero(is_known)[-1])
 
-        def describe(chains: slice) -> str:
-            with warnings.catch_warnings():  # NumPy warns if all chains of a point have diverged
-                warnings.simplefilter("ignore", RuntimeWarning)
-                loss, accuracy = (np.nanmean(last[name].values[chains]) for name in ("loss", "accuracy"))
-            return f"loss {loss:.4g}" + (f", accuracy {accuracy:.1%}" if np.isfinite(accuracy) else "")
-
-        has_all_points = self.data.sizes["chain"] == self.plan.total
-        lines = [describe(slice(None))]
-        if has_all_points and 1 < len(self.plan.points) <= MOST_LINES:
+        plan, last = self.plan, self.data.sel(split=split).isel(record=np.flatnonzero(is_known)[-1])
+        has_all_points = self.data.sizes["chain"] == plan.total
+        if has_all_points and 1 < len(plan.points) <= MOST_LINES:
             lines = []
-            for first in range(0, self.plan.total, self.plan.chains):
-                label = ", ".join(str(last[axis].values[first]) for axis in self.plan.axes)
-                lines.append(f"{label}: {describe(slice(first, first + self.plan.chains))}")
+            for first in range(0, plan.total, plan.chains):
+                label = ", ".join(str(last[axis].values[first]) for axis in plan.axes)
+                means = _describe_means(last.isel(chain=slice(first, first + plan.chains)))
+                lines.append(f"{label}: {means}")
+        else:
+            lines = [_describe_means(last)]
         return {split: "\n".join(lines) + f" (at step {int(last['step']):,}, mean over chains)"}
 
     @property
@@ -156,19 +156,31 @@ class Run:
         return self._of_part("xi", "thermostat", part)
 
     def weights(self, part: str | None = None) -> xr.DataArray:
-        """Return the parameters at the records, chain x record x parameter, of one part or all."""
+        """Return the parameters at the records, chain x record x parameter.
+
+        Parameters
+        ----------
+        part
+            The name of a part, or the key that several parts have in the partition; None for all parameters.
+
+        Raises
+        ------
+        ValueError
+            If the parameters were not kept, there is no such part, or it differs between methods.
+        """
         if "weights" not in self.data:
             raise ValueError("the parameters were not kept at the records: train with weights=True")
         if part is None:
             return self.data["weights"]
+
         parts = self.plan.parts()
         names = {p.tensors: p.name for p in parts if part in (p.name, p.key)}
         if not names:
-            raise ValueError(
-                f"there is no part {part!r}: accepted are {', '.join(repr(p.name) for p in parts)}"
-            )
+            accepted = ", ".join(repr(p.name) for p in parts)
+            raise ValueError(f"there is no part {part!r}: accepted are {accepted}")
         if len(set(names.values())) < len(names):
             raise ValueError(f"{part!r} has other parameters in each method: select one method first")
+
         indices = [index for tensors in names for tensor in tensors for index in tensor]
         return self.data["weights"].isel(parameter=indices)
 
@@ -225,10 +237,12 @@ class Run:
             raise ValueError(f"latest is for samples, and these are over {over}: leave it out")
         check_run(self, single=True)
         self._check_alive("there is nothing to average")
+
         if over == "steps":
             if X is not None:
                 raise TypeError("over='steps' has the X that train averaged at: leave X out")
             return predictions.predict_over_steps(self)
+
         if X is None:
             raise TypeError("X is needed: the inputs (examples, features) to predict at")
         return predictions.predict_together(self, X, over, latest)
@@ -476,6 +490,7 @@ class Run:
             raise ValueError(
                 f"all {self.step} steps are made: give the number of further ones, such as resume(steps=1000)"
             )
+
         plan = self.plan
         if steps is not None or record is not None:
             further = plan.steps - self.step if steps is None else steps
@@ -535,7 +550,7 @@ class Run:
         return self.data[name].sel(split=split)
 
     def _of_part(self, name: str, dimension: str, part: str) -> xr.DataArray:
-        """Return a result by chain and record for a part.
+        """Return a result of a part by chain and record; if it has several labels, by these first.
 
         Parameters
         ----------
@@ -546,15 +561,24 @@ class Run:
         """
         if name not in self.data:
             raise ValueError(f"no {name} of {part!r}: no part of this run has one")
+
         trace = self.data[name]
         labels = trace[dimension].values.tolist()
         names = {p.name for p in self.plan.parts() if part in (p.name, p.key)}
-        chosen = [label for label in labels if label.partition("/")[0] in names]
+        chosen = [label for label in labels if label.partition("/")[0] in names]  # hidden/1, hidden/2, ...
         if not chosen:
             raise ValueError(
                 f"no {name} of {part!r}: accepted are {', '.join(map(repr, labels))} and their rules"
             )
         return trace.sel({dimension: chosen[0] if len(chosen) == 1 else chosen})
+
+
+def _describe_means(record: xr.Dataset) -> str:
+    """Describe loss and accuracy of a record in words, as means over the chains that have not diverged."""
+    with warnings.catch_warnings():  # NumPy warns if all chains have diverged
+        warnings.simplefilter("ignore", RuntimeWarning)
+        loss, accuracy = (np.nanmean(record[name].values) for name in ("loss", "accuracy"))
+    return f"loss {loss:.4g}" + (f", accuracy {accuracy:.1%}" if np.isfinite(accuracy) else "")
 
 
 def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:

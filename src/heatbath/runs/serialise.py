@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from heatbath.methods.posterior import Posterior
 from heatbath.methods.schedules import Schedule, SimulatedTempering, from_plain, to_plain
 from heatbath.models.dense import MLP
 from heatbath.runs.grid import Methods
-
-if TYPE_CHECKING:
-    from heatbath.datasets.tables import TableEncoder
 
 RECIPES = {name: getattr(datasets, name) for name in ("spirals", "trigonometric", "rings", "blobs", "mnist")}
 ARRAYS = ("X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale")
@@ -82,12 +79,16 @@ def network_to_plain(network: MLP) -> dict[str, Any]:
 
 
 def problem_to_plain(problem: Problem) -> dict[str, Any]:
-    """Return a problem without its arrays: its recipe, or None if that makes other data, and its checksum."""
+    """Return a problem without its arrays, as plain values from which `problem_from_plain` makes it again.
+
+    The recipe is None for a user's own data, or if it makes other data here: those are written as arrays.
+    """
     digest = checksum(problem)
     try:  # a problem may have been edited since it was made by its recipe
         is_remade = problem.recipe is not None and checksum(_problem_by_recipe(problem.recipe)) == digest
     except (ValueError, TypeError, OSError):
         is_remade = False
+
     plain: dict[str, Any] = {
         "name": problem.name,
         "task": problem.task,
@@ -106,7 +107,7 @@ def problem_to_plain(problem: Problem) -> dict[str, Any]:
 def problem_from_plain(
     plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], problem: Problem | None = None
 ) -> Problem:
-    """Return the problem that `problem_to_plain` described, or raise unless its checksum is the same.
+    """Return the problem that `problem_to_plain` described, made by its recipe or from its arrays.
 
     Parameters
     ----------
@@ -115,7 +116,12 @@ def problem_from_plain(
     arrays
         The arrays of the problem by name, which are needed if it has no recipe.
     problem
-        The problem itself, if it should not be made again.
+        The problem itself, which is then checked and returned; None to make it again.
+
+    Raises
+    ------
+    ValueError
+        If the checksum of the data is another one.
     """
     recipe = plain["recipe"]
     if problem is not None:
@@ -124,6 +130,7 @@ def problem_from_plain(
                 f"it is a run on another problem, {recipe or plain['name']}, and not on {problem!r}"
             )
         return problem
+
     remade = _problem_by_arrays(plain, arrays) if recipe is None else _problem_by_recipe(recipe)
     if checksum(remade) != plain["checksum"]:
         raise ValueError(
@@ -149,27 +156,27 @@ def _problem_by_arrays(plain: Mapping[str, Any], arrays: Mapping[str, NDArray[An
     values: dict[str, Any] = {name: plain[name] for name in ("name", "task", "features", "targets")}
     values |= {name: arrays[name] for name in ARRAYS}
     values |= {name: arrays.get(name) for name in WEIGHTS}
-    encoder = _encoder_from_plain(plain.get("encoder"))
-    return Problem(**values, encoder=encoder, class_factors=plain.get("class_factors"))
+    if plain.get("encoder") is not None:
+        from heatbath.datasets.tables import TableEncoder  # slow to import, and few runs need it
 
-
-def _encoder_from_plain(plain: object) -> TableEncoder | None:
-    """Return the encoder of a table with these plain values; None stays None."""
-    from heatbath.datasets.tables import TableEncoder  # scikit-learn takes a second, and few runs need it
-
-    return None if plain is None else TableEncoder.from_plain(plain)
+        values["encoder"] = TableEncoder.from_plain(plain["encoder"])
+    return Problem(**values, class_factors=plain.get("class_factors"))
 
 
 def checksum(problem: Problem) -> str:
-    """Return the SHA-256 of everything in a problem but its recipe, in hexadecimal."""
-    digest = hashlib.sha256()
+    """Return the SHA-256 of everything in a problem but its recipe, in hexadecimal.
+
+    First come its texts as JSON, then the shape and the numbers of each array. What a problem does not have
+    is left out, so that files keep their checksums when problems gain new fields.
+    """
     weights = [name for name in WEIGHTS if getattr(problem, name) is not None]
     texts: list[object] = [problem.name, problem.task, problem.features, problem.targets, *weights]
     if problem.encoder is not None:
         texts.append(problem.encoder.plain())
     if problem.class_factors is not None:
         texts.append(problem.class_factors)
-    digest.update(json.dumps(texts).encode())
+
+    digest = hashlib.sha256(json.dumps(texts).encode())
     for name in (*ARRAYS, *weights):
         array = getattr(problem, name)
         digest.update(json.dumps(array.shape).encode())

@@ -51,7 +51,10 @@ class Loss(NamedTuple):
 
 
 def report_losses(losses: Sequence[Loss], chains: int, since: int) -> None:
-    """Warn of chains that diverged at step `since` or later; raise FloatingPointError if all chains have."""
+    """Warn of chains that diverged at step `since` or later; raise FloatingPointError if all chains have.
+
+    `losses` are all chains that diverged, and `chains` is the number of all chains. At most 10 are listed.
+    """
     have_all_diverged = len(losses) == chains
     texts = [
         f"chain {loss.chain} at step {loss.step} in {loss.part!r}"
@@ -60,12 +63,11 @@ def report_losses(losses: Sequence[Loss], chains: int, since: int) -> None:
     ]
     if len(texts) > LISTED_LOSSES:
         texts = [*texts[:LISTED_LOSSES], f"and {len(texts) - LISTED_LOSSES} more"]
+    listed = "; ".join(texts)
     if have_all_diverged:
-        raise FloatingPointError(
-            f"all chains diverged ({'; '.join(texts)}): choose a smaller h, or more friction"
-        )
-    if texts:
-        warn(f"diverged and stopped: {'; '.join(texts)}; a smaller h may help", DivergedWarning)
+        raise FloatingPointError(f"all chains diverged ({listed}): choose a smaller h, or more friction")
+    if listed:
+        warn(f"diverged and stopped: {listed}; a smaller h may help", DivergedWarning)
 
 
 class Simulation:
@@ -95,27 +97,34 @@ class Simulation:
         chains: range | None = None,
         until: int | None = None,
     ) -> None:
+        """Make an ensemble for each group of chains that can be advanced together, and set its state.
+
+        The class describes the arguments. Each ensemble is told what to record up to the last step.
+        """
         self.plan, self.first = plan, step
         self.last = plan.steps if until is None else until
         self._is_block = chains is not None
         self.chains = range(plan.total) if chains is None else chains
         self._uses_blas = uses_blas(plan)
+
         layout = layout_of_blocks(plan) if self._is_block else None
-        table = training_table(plan)
-        tables = test_table(plan), _average_table(plan)
+        training, test, average = training_table(plan), test_table(plan), _average_table(plan)
         self.groups: list[EnsembleGroup] = []
         for group in _group_chains(plan, self.chains):
             theta = start_of(plan, group.chains)
             ensemble = make_ensemble(
-                plan, group.programs, group.settled, theta, table, group.chains, threads, layout=layout
+                plan, group.programs, group.settled, theta, training, group.chains, threads, layout=layout
             )
-            self._plan_records(ensemble, *tables)
+            self._plan_records(ensemble, test, average)
             self.groups.append(EnsembleGroup(ensemble, group.chains - self.chains.start))
             if data is not None:
                 restore(self.groups[-1], step, data)
 
     def _plan_records(self, ensemble: Ensemble, test: DataTable, average: DataTable | None) -> None:
-        """Have an ensemble take the records and samples of these steps."""
+        """Tell an ensemble at which steps of this simulation to record and sample, and what.
+
+        `test` are the test examples for the loss, and `average` the inputs at which outputs are averaged.
+        """
         plan = self.plan
         records = plan.records[record_count(plan, self.first) : record_count(plan, self.last)]
         earlier_samples = sample_count(plan, self.first)
@@ -155,14 +164,15 @@ class Simulation:
     ) -> bool:
         """Advance to the last step; return False if Ctrl-C came first.
 
-        Compiled code is called for about PATIENCE seconds at a time.
+        Compiled code is called for about PATIENCE seconds at a time, so that Ctrl-C, `progress` and `save`
+        need not wait for long.
 
         Parameters
         ----------
         progress
             A function that is called after each call of compiled code.
         save, every
-            A function that is called when this number of seconds has passed since it was last called.
+            A function that is called when `every` seconds have passed since its last call.
         seconds
             Stop after this time, but not before the first call has ended.
         """
@@ -170,26 +180,33 @@ class Simulation:
             self.prepare()
         except KeyboardInterrupt:  # nothing has moved yet
             return False
-        ensembles = [group.ensemble for group in self.groups]
-        work_of_call, first = 1, self.step
-        with one_blas_thread() if self._uses_blas else nullcontext():
+
+        work, first = 1, self.step
+        with one_blas_thread() if self._uses_blas else nullcontext(), deferred_interrupts() as interrupted:
             begin = saved = time.perf_counter()
-            with deferred_interrupts() as interrupted:
-                while self._is_unfinished and not interrupted():
-                    if self.step > first and time.perf_counter() - begin >= seconds:
-                        break
-                    called = time.perf_counter()
-                    steps = self._steps_worth(work_of_call)
-                    advance(ensembles, steps)
-                    duration = max(time.perf_counter() - called, 1e-9)
-                    work = self._work(self.step - steps, steps)
-                    work_of_call = max(1, min(4 * work_of_call, int(work * PATIENCE / duration)))
-                    if progress:
-                        progress(self.progress(time.perf_counter() - begin))
-                    if save and time.perf_counter() - saved >= every:
-                        save()
-                        saved = time.perf_counter()
+            while self._is_unfinished and not interrupted():
+                if self.step > first and time.perf_counter() - begin >= seconds:
+                    break
+                work = self._advance_by_work(work)
+                if progress:
+                    progress(self.progress(time.perf_counter() - begin))
+                if save and time.perf_counter() - saved >= every:
+                    save()
+                    saved = time.perf_counter()
             return not (self._is_unfinished and interrupted())
+
+    def _advance_by_work(self, work: int) -> int:
+        """Advance all chains by about this much work (see `_work`), and return the work of the next call.
+
+        That is what takes PATIENCE seconds at the speed of this call, but at most four times as much as now,
+        since the time of a short call is mostly overhead.
+        """
+        begin = time.perf_counter()
+        steps = self._steps_worth(work)
+        advance([group.ensemble for group in self.groups], steps)
+        duration = max(time.perf_counter() - begin, 1e-9)
+        done = self._work(self.step - steps, steps)
+        return max(1, min(4 * work, int(done * PATIENCE / duration)))
 
     @property
     def _is_unfinished(self) -> bool:
@@ -197,9 +214,10 @@ class Simulation:
         return self.step < self.last and (self.alive or self._is_block)
 
     def _work(self, step: int, steps: int) -> float:
-        """Return the work of `steps` steps from `step` on, in steps without records and averages.
+        """Return the work of `steps` steps from `step` on, in units of a step without records and samples.
 
-        A gradient passes PASSES times through the batch, a record once through all examples.
+        A gradient passes PASSES times through the batch, a record once through all examples, and a sample
+        once through the inputs at which outputs are averaged.
         """
         plan = self.plan
         rows = plan.problem.X_train.shape[1] + plan.problem.X_test.shape[1]
@@ -226,7 +244,11 @@ class Simulation:
         return sorted(losses)
 
     def progress(self, seconds: float) -> Progress:
-        """Return the progress, with means over living chains at the last record that has a loss."""
+        """Return the progress after `seconds`, with means over the chains that have not diverged.
+
+        Temperatures are the current ones. Loss and accuracy are those of the last record that has them, on
+        the test examples, or on the training examples if there are none.
+        """
         split = 1 if self.plan.problem.X_test.shape[1] else 0
         losses: list[float] = []
         accuracies: list[float] = []
@@ -239,6 +261,7 @@ class Simulation:
                 accuracies += notes.accuracy[alive, known[-1], split].tolist()
             for name, values in group.by_part(group.ensemble.chains.temperature[alive]).items():
                 temperatures.setdefault(name, []).extend(values.tolist())
+
         means = {name: float(np.mean(values)) for name, values in temperatures.items() if values}
         return Progress(
             self.step,
@@ -252,14 +275,16 @@ class Simulation:
 
 
 def warn_of_stale_noise(plan: Plan, steps: int) -> None:
-    """Warn if the noise of a plan's data is drawn too rarely for this number of steps."""
+    """Warn if the variance of a plan's noise is drawn so rarely that `steps` steps have no draw of it.
+
+    How often it is drawn follows from the posterior of a point and the number of examples in a batch.
+    """
     partitions = {point.partition.posterior: point.partition for point in plan.points}
-    settled = [
-        settle(partition, plan.network, plan.problem, plan.batch)
-        for posterior, partition in partitions.items()
-        if posterior is not None
-    ]
-    every = max((posterior.draws.every for posterior in settled if posterior.draws is not None), default=0)
+    every = 0
+    for posterior, partition in partitions.items():
+        if posterior is not None:
+            draws = settle(partition, plan.network, plan.problem, plan.batch).draws
+            every = every if draws is None else max(every, draws.every)
     if every > steps:
         warn(
             f"the noise of the data is drawn every {every:,} steps, and there are only {steps:,}: it keeps "
@@ -316,16 +341,18 @@ def make_ensemble(
 
     Parameters
     ----------
-    plan, table
-        The plan of all chains, and its training examples.
+    plan
+        The plan of all chains.
     programs
-        The programs of the points of these chains, in order.
+        The compiled steps of the points to which these chains belong, in order.
     settled
-        What their posterior sets.
+        The parts and the draws of the noise that their posterior sets.
     theta
         Their parameters, (chains, parameters).
+    table
+        The training examples of the plan.
     chains
-        Their numbers in the plan, in order.
+        Their numbers in the plan, in order: chain c is repeat c % plan.chains of point c // plan.chains.
     threads
         The number of threads; None for the default.
     previous
@@ -334,12 +361,13 @@ def make_ensemble(
         How chains lie in memory; None for the fastest.
     """
     likelihood = Likelihood(plan.problem, programs[0].partition.posterior)
+    shape = replace(_shape(plan), loss=likelihood.number, degrees=likelihood.degrees)
+    _, program_of_chain = np.unique(chains // plan.chains, return_inverse=True)
     ensemble = Ensemble(
-        programs, replace(_shape(plan), loss=likelihood.number, degrees=likelihood.degrees),
-        theta.astype(plan.dtype, copy=False), table, plan.batch, shuffled=plan.shuffled,
+        programs, shape, theta.astype(plan.dtype, copy=False), table, plan.batch, shuffled=plan.shuffled,
         momenta="zero" if previous else plan.momenta, seed=plan.seed, number=chains % plan.chains,
-        threads=threads, point=np.unique(chains // plan.chains, return_inverse=True)[1],
-        variance=settled.draws, noise=None if previous else _initial_noise(plan, settled, theta, chains),
+        threads=threads, point=program_of_chain, variance=settled.draws,
+        noise=None if previous else _initial_noise(plan, settled, theta, chains),
         layout=previous.layout if previous else layout,
     )  # fmt: skip
     if previous is not None:
@@ -350,24 +378,32 @@ def make_ensemble(
 def _initial_noise(
     plan: Plan, settled: Settled, theta: NDArray[Any], chains: NDArray[np.int64]
 ) -> NDArray[np.float64] | None:
-    """Return the variances of the targets with which chains begin, (chains, targets); None without any.
+    """Return the variances of the targets at the start of chains, (chains, targets); None without any.
 
-    If they are sampled and the start is given, they follow from the residuals there.
+    If they are sampled and the plan has a start, they follow from the residuals there.
+
+    Parameters
+    ----------
+    plan, settled
+        The plan, and what the posterior of these chains sets.
+    theta, chains
+        The parameters of the chains at the start, (chains, parameters), and their numbers in the plan.
     """
     noise = settled.for_chains(len(theta))
     if noise is None or settled.draws is None or plan.start is None:
         return noise
-    problem, draws, weights = plan.problem, settled.draws, plan.problem.relative_weights("train")
+
+    problem, law, weights = plan.problem, settled.draws, plan.problem.relative_weights("train")
     for index, parameters in enumerate(theta):
-        draw = chains[index] % plan.chains % problem.draws
+        draw = chains[index] % plan.chains % problem.draws  # the data set of this chain
         outputs = plan.network.forward(parameters, problem.X_train[draw], plan.likelihood.outputs)
         squares = (outputs - problem.Y_train[draw]) ** 2
-        if draws.tails.size:  # in Student's law outliers do not count, so the median is taken
+        if law.tails.size:  # in Student's law outliers do not count, so the median is taken
             median = np.median(squares, axis=0) / STUDENT_MEDIAN
-            noise[index] = np.maximum(median, draws.scale / draws.shape)
+            noise[index] = np.maximum(median, law.scale / law.shape)
         else:
             total = squares.sum(axis=0) if weights is None else weights[draw] @ squares
-            noise[index] = (draws.scale + draws.factor * total) / draws.shape
+            noise[index] = (law.scale + law.factor * total) / law.shape
     return noise
 
 
@@ -402,21 +438,25 @@ def full_gradients(
     variances: NDArray[np.float64] | None,
     threads: int | None = None,
 ) -> NDArray[np.float64]:
-    """Return gradients of the loss on all training examples, without any prior, by the engine.
+    """Return gradients of the loss on all training examples, without any prior, computed by the engine.
 
     Parameters
     ----------
     plan
-        The plan, whose precision is taken.
+        The plan of the networks, with its data and precision.
     theta
-        Where the gradients are computed: (networks, parameters), or (..., networks, parameters), for which
-        they are computed one after another.
+        The parameters at which gradients are computed, (..., networks, parameters).
     draw
-        The data set of each network.
+        The number of the data set of each network, (networks,).
     variances
         The variances of the targets of each network, (networks, targets); None without any.
     threads
         The number of threads; None for the default.
+
+    Returns
+    -------
+    ndarray
+        Of the shape of `theta`.
     """
     dtype, shape = np.dtype(plan.dtype), _shape(plan)
     layout = usual_layout(shape, max(plan.total, USUAL_CHAINS), dtype)
@@ -443,9 +483,26 @@ def make_descent(
 ) -> Ensemble:
     """Return an ensemble at θ with which `descend` measures gradients on all training examples.
 
-    The arguments are those of `full_gradients`, with the training examples (`table`) and the layout.
+    Its batch is all examples, and the variances of the targets are never drawn.
+
+    Parameters
+    ----------
+    plan
+        The plan of the networks.
+    theta
+        Their parameters, (networks, parameters).
+    table
+        The training examples of the plan.
+    draw
+        The number of the data set of each network, (networks,).
+    variances
+        The variances of their targets, (networks, targets); None without any.
+    threads
+        The number of threads; None for the default.
+    layout
+        How networks lie in memory.
     """
-    draws = plan.settled().draws
+    draws = plan.settled.draws
     without_draws = None if draws is None else draws._replace(every=NEVER)
     program = _descent_program(tuple(plan.layers.items()), stops=without_draws is not None)
     return Ensemble(
@@ -476,14 +533,17 @@ class _ChainGroup(NamedTuple):
 
 
 def _group_chains(plan: Plan, chains: range) -> list[_ChainGroup]:
-    """Return the chains in groups that have the same posterior, and programs of the same structure."""
+    """Return chains in groups that one ensemble can advance: same posterior, and same structure of a step.
+
+    A point of the grid has `plan.chains` chains in a row, and `chains` may begin and end within a point.
+    """
     groups: dict[Hashable, tuple[list[int], list[Program], Settled]] = {}
     for number in range(chains.start // plan.chains, -(-chains.stop // plan.chains)):
         partition = plan.points[number].partition
         settled = settle(partition, plan.network, plan.problem, plan.batch)
-        program = compile_program(
-            partition, plan.layers, plan.rotated, settled.draws is not None, settled.parts
-        )
+        draws_noise = settled.draws is not None
+        program = compile_program(partition, plan.layers, plan.rotated, draws_noise, settled.parts)
+
         key = structure(program), partition.posterior
         members, programs, _ = groups.setdefault(key, ([], [], settled))
         first, stop = number * plan.chains, (number + 1) * plan.chains

@@ -81,7 +81,11 @@ class NetworkSamples:
         return self._laws(self.inputs.examples)
 
     def function_group(self, with_parameters: bool) -> xr.Dataset:
-        """Return predictions at the points, the noise if it is sampled, and the parameters if asked for."""
+        """Return `prediction` at the points, `sigma` if the noise is sampled, and `theta` if asked for.
+
+        Each is chain x draw x ..., in the units of the user's data; `sigma` is the standard deviation of the
+        noise, and `theta` are the parameters.
+        """
         likelihood, law = self.inputs.likelihood, self.law_at_points
         problem, posterior = likelihood.problem, likelihood.posterior
         outputs = problem.decode(law.logits) if isinstance(law, Categorical) else law.means
@@ -95,19 +99,19 @@ class NetworkSamples:
         return self._labelled(variables, output=list(names))
 
     def new_data_group(self, law: Mixture | Categorical, dimension: str, seed: int) -> xr.Dataset:
-        """Return `y`, data drawn from a law of each network.
+        """Return `y`, data drawn from the law of each network; counts are integers where they fit.
 
         Parameters
         ----------
         law
-            The laws, at points or examples.
+            The laws of new data, with a component for each network, at points or examples.
         dimension
-            The name of these: "point" or "example".
+            The name of the dimension of these: "point" or "example".
         seed
-            A number that is added to the seed of these networks.
+            A number that is added to the seed of these networks, so that every group has other draws.
         """
         y: NDArray[Any] = law.draw(self.seed + seed)
-        if isinstance(law, Mixture) and law.law.whole and y.max(initial=0) < 2**63:
+        if isinstance(law, Mixture) and law.law.is_discrete and y.max(initial=0) < 2**63:
             y = y.astype(np.int64)
         return self._labelled({"y": self._by_chain(*_without_single_column(y, dimension, "target"))})
 
@@ -139,7 +143,7 @@ class NetworkSamples:
 
 
 def samples_of_run(run: Run, X: ArrayLike | None, latest: int | None) -> NetworkSamples:
-    """Return the samples of a run whose chains sample one law, those of diverged chains left out.
+    """Return the samples of the chains of a run that have not diverged, all of which sample one law.
 
     Parameters
     ----------
@@ -150,34 +154,23 @@ def samples_of_run(run: Run, X: ArrayLike | None, latest: int | None) -> Network
         examples where there are none.
     latest
         The number of latest samples of each chain; None for all.
+
+    Raises
+    ------
+    ValueError
+        If chains have different data sets, all of them diverged, or no samples were kept.
     """
     draws = np.unique(run.data["draw"])
     if len(draws) > 1:
         raise ValueError(f"the chains have {len(draws)} different data sets, so they sample different laws")
-    problem, draw, alive = run.problem, int(draws[0]), run.died < 0
+    alive = run.died < 0
     if not alive.any():
         raise ValueError("all chains of this run diverged: there are no samples to give")
+
     chosen = slice(None if latest is None else -whole("latest", latest, low=1), None)
     theta, variances = kept_samples(run)[alive, chosen], noise_variances(run, "samples")
-    if X is not None:
-        points = standardised_inputs(problem, X)
-    else:
-        points = problem.X_test[draw] if problem.X_test.size else problem.X_train[draw]
-    y = problem.Y_train[draw]
-    if problem.task == "regression":
-        y = y * problem.target_scale + problem.target_shift
-    else:
-        y = y.astype(np.int64)
-    inputs = PredictionInputs(
-        likelihood=run.plan.likelihood,
-        network=run.network,
-        points=points,
-        examples=problem.X_train[draw],
-        y=y,
-        weights=None if problem.weights_train is None else problem.weights_train[draw],
-    )
     return NetworkSamples(
-        inputs,
+        _prediction_inputs(run, X, int(draws[0])),
         theta.values,
         None if variances is None else variances[alive, chosen],
         theta["sample_step"].values,
@@ -185,10 +178,46 @@ def samples_of_run(run: Run, X: ArrayLike | None, latest: int | None) -> Network
     )
 
 
+def _prediction_inputs(run: Run, X: ArrayLike | None, draw: int) -> PredictionInputs:
+    """Return the points, X or else the test or training examples, and the training examples of a data set.
+
+    `draw` is the number of the data set, and X is in the user's units.
+    """
+    problem = run.problem
+    if X is not None:
+        points = standardised_inputs(problem, X)
+    else:
+        points = problem.X_test[draw] if problem.X_test.size else problem.X_train[draw]
+
+    y = problem.Y_train[draw]
+    if problem.task == "regression":
+        y = y * problem.target_scale + problem.target_shift
+    else:
+        y = y.astype(np.int64)
+    return PredictionInputs(
+        likelihood=run.plan.likelihood,
+        network=run.network,
+        points=points,
+        examples=problem.X_train[draw],
+        y=y,
+        weights=None if problem.weights_train is None else problem.weights_train[draw],
+    )
+
+
 def make_groups(
     samples: NetworkSamples, wanted: Sequence[str] | None, with_parameters: bool
 ) -> dict[str, xr.Dataset]:
-    """Return the groups that are wanted by name, or all that are known if `wanted` is None."""
+    """Return groups of results for ArviZ by name: see `Run.to_arviz`.
+
+    Parameters
+    ----------
+    samples
+        Networks that sample the posterior.
+    wanted
+        The names of the groups to make; None for all that can be known.
+    with_parameters
+        True to include the parameters of the networks.
+    """
     chosen = _chosen_groups(wanted, samples)
     _check_memory(chosen, samples, with_parameters)
     groups: dict[str, Callable[[], xr.Dataset]] = {
@@ -206,12 +235,18 @@ def make_groups(
 
 
 def _chosen_groups(wanted: Sequence[str] | None, samples: NetworkSamples) -> list[str]:
-    """Return the names of the wanted groups, or of all that are known; raise for one that is not known."""
+    """Return the names of the groups to make, in the order of `GROUPS`.
+
+    None for `wanted` chooses all that can be known: those of the likelihood need the variance of the noise in
+    a regression, and those of the prior need one. Raises ValueError if a wanted group cannot be known, or
+    does not exist.
+    """
     likelihood, unknown = samples.inputs.likelihood, set[str]()
     if likelihood.problem.task == "regression" and samples.variances is None and not likelihood.varying:
         unknown |= set(LIKELIHOOD_GROUPS)
     if likelihood.posterior is None:
         unknown |= set(PRIOR_GROUPS)
+
     if wanted is None:
         return [name for name in GROUPS if name not in unknown]
     if isinstance(wanted, str) or not wanted or not set(wanted) <= set(GROUPS):
@@ -226,7 +261,10 @@ def _chosen_groups(wanted: Sequence[str] | None, samples: NetworkSamples) -> lis
 
 
 def _check_memory(chosen: list[str], samples: NetworkSamples, with_parameters: bool) -> None:
-    """Raise MemoryError if the chosen groups would not fit in the memory that is free."""
+    """Raise MemoryError if the chosen groups would not fit in the memory that is free.
+
+    Counted are the numbers in each group, 8 bytes each, and the working memory of the largest set of outputs.
+    """
     inputs = samples.inputs
     count, outputs = samples.theta.shape[0] * samples.theta.shape[1], inputs.likelihood.outputs
     at_points, at_examples = len(inputs.points) * outputs, len(inputs.examples) * outputs
@@ -240,6 +278,7 @@ def _check_memory(chosen: list[str], samples: NetworkSamples, with_parameters: b
         "prior_predictive": PRIOR_DRAWS * at_examples,
     }
     results = sum(numbers.get(name, 0) for name in chosen)
+
     networks = max(count, PRIOR_DRAWS if set(chosen) & set(PRIOR_GROUPS) else 0)
     needed = 8 * (results + WORKING_COPIES * networks * max(at_points, at_examples))
     free = free_memory()

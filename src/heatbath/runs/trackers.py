@@ -30,7 +30,8 @@ PATIENCE = 10.0  # seconds that the end of a run waits for a tracker that makes 
 MOST_JOBS = 10_000  # kept for a tracker that cannot be written: points of three hours
 MLFLOW_BATCH = 100  # parameters that MLflow takes at once
 
-Settings: TypeAlias = Mapping[str, bool | int | float | str]
+Setting: TypeAlias = bool | int | float | str
+Settings: TypeAlias = Mapping[str, Setting]
 Log: TypeAlias = Callable[[Mapping[str, float], int, float], object]
 
 
@@ -92,15 +93,19 @@ class Tracker:
         every: float = 1.0,
         name: str = "the tracker",
     ) -> None:
+        """Take over the contexts that were begun, which end with the tracker; nothing is written yet.
+
+        The class describes the arguments. The thread that writes starts with the first point.
+        """
         self._log, self._settings, self._name = log, settings, name
         self._every = real("every", every, NON_NEGATIVE)
         self._contexts = begun.pop_all() if begun else ExitStack()  # until here, an error ends them itself
-        self._waiting: _Point | None = None
-        self._last_step: tuple[bool, int] | None = (
-            None  # of which progress, a search's or the run's, and step
-        )
+
+        self._waiting: _Point | None = None  # not due yet
+        self._last_step: tuple[bool, int] | None = None  # True for a search, and the step
         self._last_results: dict[str, float] = {}
         self._due = -math.inf  # when the next point may be written
+
         self._jobs: deque[_Job] = deque()  # this thread adds at the end, the other takes from the beginning
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -136,10 +141,12 @@ class Tracker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Write what is left, end the contexts of the tracker, and warn of what could not be written."""
         if self._waiting is not None:
             self._add_waiting_point()
-        self._error = None  # one more try
+        self._error = None  # so that jobs that failed are tried once more
         self._wait()
+
         failures = []
         if unwritten := self._dropped + len(self._jobs):
             self._dropped, self._jobs = 0, deque()
@@ -153,19 +160,26 @@ class Tracker:
             warn(f"{self._name}: {'; '.join(failures)}", UntrackedWarning)
 
     def _add_waiting_point(self) -> None:
-        """Add the waiting point to the jobs: all of its values that are finite and new."""
+        """Move the waiting point to the jobs, with all of its values that are finite.
+
+        Loss and accuracy are left out if no record has brought new ones. The next point is due `every`
+        seconds from now.
+        """
         assert self._waiting is not None
         (progress, when), self._waiting = self._waiting, None
         self._due = time.monotonic() + self._every
+
         prefix = "finding/" if progress.finding else ""
-        results = _finite(prefix, {"loss": progress.loss, "accuracy": progress.accuracy})
         values = {f"temperature/{part}": value for part, value in progress.temperature.items()}
         if progress.speed > 0:
             values["steps_per_second"] = progress.speed
         point = _finite(prefix, values)
+
+        results = _finite(prefix, {"loss": progress.loss, "accuracy": progress.accuracy})
         if results != self._last_results:
             self._last_results = results
             point |= results
+
         if point:
             self._add(_Job(partial(self._log, point, progress.step, when), is_repeated=True))
 
@@ -185,7 +199,10 @@ class Tracker:
         return self._thread
 
     def _work(self) -> None:
-        """Write all jobs in order, up to the first error, which is kept."""
+        """Write all jobs in order, up to the first error, which is kept: the thread of the tracker.
+
+        A job that failed stays the first one, to be tried again, unless it must not be repeated.
+        """
         jobs = self._jobs
         try:
             while jobs:
@@ -210,17 +227,15 @@ class Tracker:
         """Warn of the first error."""
         if self._error is not None and not self._has_warned:
             self._has_warned = True
-            warn(
-                f"{self._name} cannot be written, and the run goes on: {_as_text(self._error)}",
-                UntrackedWarning,
-            )
+            message = f"{self._name} cannot be written, and the run goes on: {_as_text(self._error)}"
+            warn(message, UntrackedWarning)
 
 
 def tensorboard(folder: str | os.PathLike[str], *, every: float = 1.0) -> Tracker:
-    """Return a tracker that writes an event file, for `tensorboard --logdir`.
+    """Return a tracker that writes an event file for TensorBoard.
 
-    TensorBoard has numbers in single precision, and shows settings on its page of hyperparameters. Needs the
-    extra `heatbath[tensorboard]`.
+    `tensorboard --logdir` shows it, with numbers in single precision, and with the settings on the page of
+    hyperparameters. Needs the extra `heatbath[tensorboard]`.
 
     Parameters
     ----------
@@ -327,7 +342,7 @@ def wandb(run: Any = None, *, every: float = 1.0) -> Tracker:
         return Tracker(log, log_settings, contexts, every=every, name="W&B")
 
 
-def settings_of(run: Run) -> dict[str, bool | int | float | str]:
+def settings_of(run: Run) -> dict[str, Setting]:
     """Return the settings of a run by names such as `batch`, `h` and `hidden.tau`; lists are text."""
     left_out = ("records", "losses", "found")
     plain = {name: value for name, value in run.plan.plain.items() if name not in left_out}
@@ -336,10 +351,16 @@ def settings_of(run: Run) -> dict[str, bool | int | float | str]:
     return {**data, **dict(_flattened(plain)), **dict(_flattened(partition))}
 
 
-def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, bool | int | float | str]]:
-    """Yield nested values one by one with their full names, which begin with `prefix`.
+def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Setting]]:
+    """Yield nested settings one by one with full names such as `hidden.tau`; None is left out.
 
-    The values of a part begin with its name, and those of several methods with theirs.
+    Parameters
+    ----------
+    values
+        Plain values of a plan or a partition. The entries of `methods` are put in place of it, and those of
+        each item of `parts` get the name of the part. A schedule stays whole, as text, and so does a list.
+    prefix
+        The beginning of all names.
     """
     for name, value in values.items():
         if name == "methods":
@@ -351,7 +372,7 @@ def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
         elif isinstance(value, Mapping) and "schedule" not in value:
             yield from _flattened(value, f"{prefix}{name}.")
         elif value is not None:
-            yield f"{prefix}{name}", value if isinstance(value, bool | int | float | str) else str(value)
+            yield f"{prefix}{name}", value if isinstance(value, Setting) else str(value)
 
 
 def _finite(prefix: str, values: Mapping[str, float]) -> dict[str, float]:

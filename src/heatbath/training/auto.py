@@ -1,18 +1,18 @@
-"""Run what `train` has to find by itself: h="auto", steps="auto", `Posterior(prior="auto")` and warm=N.
+"""Search what `train` is not told: h="auto", steps="auto", `Posterior(prior="auto")` and warm=N.
 
-The search is a pipeline; each stage begins where the chains of the one before ended:
+The search is a pipeline. Each stage starts where the chains of the stage before ended:
 
-1. Warm start: some steps of Adam on the same posterior, which cost little and come far.
-2. Prior: short runs, each with the prior widths that suit the samples of the last (`training.prior`).
-3. Stepsize: short runs at a ladder of stepsizes, side by side in one ensemble. The largest is taken at which
-   no chain diverges and the temperature, measured with full gradients, is within 10 % of τ
+1. Warm start: cheap steps of Adam on the same posterior.
+2. Prior: short runs, each with the prior widths that suit the samples of the last one (`training.prior`).
+3. Stepsize: short runs at a ladder of stepsizes, side by side in one ensemble. The search takes the largest
+   stepsize at which no chain diverges and the temperature, measured with full gradients, is within 10 % of τ
    (`training.stepsize`).
 4. The run itself: it doubles until its predictions have converged or its budget is spent
-   (`training.early_stopping`). If a chain diverges all the same, or the run is far too hot, it starts again
-   at the next smaller stepsize.
+   (`training.early_stopping`). If a chain still diverges, or the run is far too hot, it starts again at the
+   next smaller stepsize.
 
-The final chains are, bit for bit, what `train` gives with the numbers found, which are in the run's plan. How
-they were found is in `run.found`.
+The final chains are, bit for bit, those of `train` with the values that were found. The run's plan has these
+values, and `run.found` has the record of the search.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ from heatbath.training.budget import (
     LENGTH,
     TRIAL,
     ladder_for,
-    looks_of_run,
-    looks_of_trial,
+    temperature_samples_of_run,
+    temperature_samples_of_trial,
     trial_size,
 )
 from heatbath.training.defaults import warm_plan
@@ -75,37 +75,36 @@ from heatbath.training.stepsize import (
     search_stepsize,
 )
 
-CHANGING = {"steps", "burn_in", "thin", "record", "records", "losses"}  # of a plan, from round to round
+CHANGING = {"steps", "burn_in", "thin", "record", "records", "losses"}  # values of a plan that rounds change
 
 
 @dataclass(frozen=True)
 class RestartRule:
-    """How often a run starts again at a smaller stepsize."""
+    """Limits on restarts of a run at a smaller stepsize."""
 
-    most_stepsizes: int = 20  # tried in all, with those of the ladder: down to a thousandth of the largest
-    most_hot: int = 2  # runs that are far too hot though short ones weren't: after that it isn't the stepsize
+    most_stepsizes: int = 20  # stepsizes tried in all, including the ladder: down to 1/1000 of the largest
+    most_hot: int = 2  # restarts of a run far hotter than its trials: after that it isn't the stepsize
 
 
 RESTART = RestartRule()
-BUDGET = LENGTH.steps  # former name, until torch uses the one above
 
 
 @dataclass(frozen=True)
 class AutomaticRun:
-    """A call of `train` that has something to find.
+    """A call of `train` that has to search its start, prior, stepsize or length.
 
     Parameters
     ----------
     problem, network, partition, batch, chains, settings
         As in `train`.
     first_steps
-        Steps of the first round; of the run, if its length is given.
+        Steps of the first round, or of the whole run if its length is given.
     budget
-        Steps of all rounds at most, or None if the length is given.
+        Largest number of steps of all rounds, or None if the length is given.
     execution
         Options of `train` that don't change results: `threads`, `progress`, `checkpoint`, `every`.
     warm
-        Plan of the run at whose end the chains begin, if there is one.
+        Plan of the warm start, or None.
     """
 
     problem: Problem
@@ -120,36 +119,40 @@ class AutomaticRun:
     warm: Plan | None = None
 
     def run(self) -> Run:
-        """Find the start, the prior, the stepsize and the length; return the final run.
+        """Search the start, the prior, the stepsize and the length; return the final run.
 
-        A complete run in the checkpoint is returned as it is; another one there continues.
+        A complete run in the checkpoint is returned as it is; an incomplete one continues.
         """
         former = self._load_checkpoint()
-        if former is None:
-            call, found = self._from_warm_start()._with_best_prior()
-            return call._run_at_best_stepsize(None, found)
-        if self._is_complete(former):
-            return former
-        return self._with_prior_of(former.plan)._run_at_best_stepsize(former, former.found or Found())
+        if former is not None:
+            return former if self._is_complete(former) else self._continue_checkpoint(former)
+
+        call = self._after_warm_start()
+        call, record = call._after_prior_search()
+        h, record = call._search_stepsize(record)
+        return call._run_with_restarts(None, h, record)
+
+    def _continue_checkpoint(self, former: Run) -> Run:
+        """Continue the run of a checkpoint, which has a prior and a stepsize; return the final run."""
+        call = self._with_prior_of(former.plan)
+        h = former.partition.h  # type: ignore[union-attr]
+        return call._run_with_restarts(former, h, former.found or Found())
 
     def first_plan(self) -> Plan:
-        """Return the plan of the first round at the first stepsize tried, or refuse what can't be judged.
+        """Return the plan of the first round at the first stepsize of the search.
 
         Raises
         ------
         ValueError
-            If a method has no temperature to judge by, or there are too few chains or samples for R-hat.
+            If a method has no temperature, by which results are judged, or there are too few chains or
+            samples for R-hat.
         """
-        return self._first_plan
-
-    @cached_property
-    def _first_plan(self) -> Plan:
         plan = self._plan(TRIAL.largest if self.partition.finds_stepsize else self.partition.h)
         thermal = [part.method for part in plan.parts() if part.method.measures_temperature]
         if not thermal or any(not method.temperature or method.tempering for method in thermal):
             raise ValueError(
-                "what is 'auto' is judged by the temperature, so methods need one above 0 that is not "
-                "tempered: for other methods give h, steps and the prior as numbers, and no warm steps; got "
+                "'auto' needs methods with a temperature above 0 that is not tempered, by which runs are "
+                "judged: for other methods give h, steps and the prior as numbers, and no warm steps; got "
                 f"{self.partition!r}"
             )
         if self.budget is not None and (plan.chains < 2 or plan.samples < 4):
@@ -169,7 +172,7 @@ class AutomaticRun:
         )  # fmt: skip
 
     def _partition_at(self, h: Coefficient) -> Partition:
-        """Return the partition with a stepsize, and with the first prior if none has been found."""
+        """Return the partition with a stepsize, and with the first prior if none has been found yet."""
         partition = self.partition
         if partition.finds_prior:
             partition = partition.at_prior(prior.RULE.start)
@@ -178,7 +181,10 @@ class AutomaticRun:
     def _short_plan(
         self, partition: Partition, steps: int, chains: int, settings: RunSettings, is_ladder: bool
     ) -> Plan:
-        """Return the plan of a short run, with samples in its second half."""
+        """Return the plan of a short run, with samples in its second half.
+
+        If `is_ladder`, the partition has a list of stepsizes, with `chains` chains at each.
+        """
         return make_plan(
             self.problem, self.network, partition, steps, self.batch, chains,
             call="sweep" if is_ladder else "train", seed=settings.seed, shuffled=settings.shuffled,
@@ -187,23 +193,23 @@ class AutomaticRun:
         )  # fmt: skip
 
     def _with_prior_of(self, plan: Plan) -> AutomaticRun:
-        """Return the call with the prior that the run of a plan has found, and with its start."""
+        """Return the call with the prior of a plan that an earlier search has found, and with its start."""
         partition, settings = self.partition, self.settings
-        begins_elsewhere = self.warm is not None
+        has_moved_start = self.warm is not None
         if partition.finds_prior and plan.found is not None and plan.found.priors:
             partition = partition.at_prior(plan.found.priors[-1])
             rounds = prior.plan_rounds(self.budget or self.first_steps)
-            begins_elsewhere = begins_elsewhere or rounds.number > 0
-        if begins_elsewhere:
+            has_moved_start = has_moved_start or rounds.number > 0
+        if has_moved_start:
             settings = replace(settings, start=plan.start, momenta=plan.momenta)
         return replace(self, partition=partition, settings=settings)
 
     # Stage 1: warm start
 
-    def _from_warm_start(self) -> AutomaticRun:
-        """Return the call with chains that begin where the steps of Adam end, if there are any.
+    def _after_warm_start(self) -> AutomaticRun:
+        """Make the steps of Adam, if there are any; return the call whose chains start where they end.
 
-        If all chains of Adam diverge, they begin as others do.
+        If all chains of Adam diverge, the start is unchanged.
         """
         run = None if self.warm is None else self._run_briefly(self.warm)
         if run is None:
@@ -212,29 +218,36 @@ class AutomaticRun:
 
     # Stage 2: prior
 
-    def _with_best_prior(self) -> tuple[AutomaticRun, Found]:
-        """Return the call with the prior that short runs find, beginning where they end; and the record."""
+    def _after_prior_search(self) -> tuple[AutomaticRun, Found]:
+        """Search the prior widths with short runs, if they aren't given.
+
+        Returns
+        -------
+        tuple
+            The call with these widths, whose chains start where the last short run ended; and the record of
+            the search.
+        """
         if not self.partition.finds_prior:
             return self, Found(begun="" if self.warm is None else self._checksum_of_start)
-        sizes = [sum(layer) for layer in self.first_plan().layers.values()]
-        search = prior.start_search(sizes, self.partition.posterior.temperature)  # type: ignore[union-attr]
+
+        layer_sizes = [sum(layer) for layer in self.first_plan().layers.values()]
+        search = prior.start_search(layer_sizes, self.partition.posterior.temperature)  # type: ignore[union-attr]
         rounds = prior.plan_rounds(self.budget or self.first_steps)
         call = self._at_widths(search)
         if rounds.number and self.partition.finds_stepsize:
             short = replace(call, first_steps=rounds.steps, budget=None)
             search = replace(search, h=choose_stepsize(short._try_stepsizes()))
+
         for number in range(rounds.number):
             run = call._run_prior_round(number, rounds.steps, search.h)
             if search.h is not None and (run is None or (run.died >= 0).any()):
                 search = search.with_smaller_stepsize()
                 continue
-            assert run is not None  # with a stepsize that was given, that's an error
-            alive = run.died < 0
-            theta = np.asarray(run.data["samples"].values[alive], np.float64).reshape(-1, sum(sizes))
-            temperature = self._temperature_of(run) if alive.all() else UNKNOWN
-            search = search.after_round(theta, temperature, single_chain=self.chains == 1)
+            assert run is not None  # `_run_prior_round` raises if a given stepsize diverges
+            search = self._update_widths(search, run)
             settings = replace(self.settings, start=_finite_states(run), momenta="thermal")
             call = replace(self, settings=settings)._at_widths(search)
+
         if rounds.number and len(search.widths) == 1:
             warn(
                 f"short runs were too hot to find a prior: it stays at {prior.RULE.start:g}. Give a standard "
@@ -243,12 +256,30 @@ class AutomaticRun:
             )
         return call, Found(priors=search.widths, begun=self._checksum_of_start)
 
+    def _update_widths(self, search: prior.PriorSearch, run: Run) -> prior.PriorSearch:
+        """Return the search for the prior after a short run, from the samples of its stable chains."""
+        alive = run.died < 0
+        samples = run.data["samples"].values[alive]
+        theta = np.asarray(samples, np.float64).reshape(-1, samples.shape[-1])
+        temperature = self._temperature_of(run) if alive.all() else UNKNOWN
+        return search.after_round(theta, temperature, single_chain=self.chains == 1)
+
     def _at_widths(self, search: prior.PriorSearch) -> AutomaticRun:
         """Return the call with the latest prior widths of a search."""
         return replace(self, partition=self.partition.at_prior(search.widths[-1]))
 
     def _run_prior_round(self, number: int, steps: int, h: float | None) -> Run | None:
-        """Make the short run of a round at stepsize h, or at the given one; None if all chains diverge."""
+        """Make the short run of a round, and return it, or None if all chains diverge.
+
+        Parameters
+        ----------
+        number
+            Number of the round, from 0; each has its own seed.
+        steps
+            Its steps.
+        h
+            Its stepsize; None for the one that the user has given, which must not diverge.
+        """
         seed = int(np.random.SeedSequence((self.settings.seed, number)).generate_state(1)[0])
         partition = self._partition_at(self.partition.h if h is None else h)
         settings = replace(self.settings, seed=seed)
@@ -263,75 +294,86 @@ class AutomaticRun:
     # Stage 3: stepsize
 
     def _try_stepsizes(self) -> list[StepsizeTrial]:
-        """Return the trials from which the stepsize is chosen."""
+        """Return short runs at several stepsizes, from which `choose_stepsize` chooses."""
         trials = EngineTrials(self)
-        return search_stepsize(trials, ladder_for(trials.size, trials.looks))
+        return search_stepsize(trials, ladder_for(trials.size, trials.samples))
+
+    def _search_stepsize(self, record: Found) -> tuple[Coefficient, Found]:
+        """Return the stepsize, searched unless it's given, and the record of the search with its trials."""
+        if not self.partition.finds_stepsize:
+            return self.partition.h, record
+        trials = self._try_stepsizes()
+        tried = [(trial.h, trial.temperature.value) for trial in trials]
+        return choose_stepsize(trials), replace(record, tried=tried)
 
     # Stage 4: the run itself
 
-    def _run_at_best_stepsize(self, former: Run | None, found: Found) -> Run:
-        """Return the final run; it starts again at smaller stepsizes where chains diverge or are far too hot.
+    def _run_with_restarts(self, former: Run | None, h: Coefficient, record: Found) -> Run:
+        """Run until converged, and return the final run.
+
+        If the stepsize was searched, a run with chains that diverge or are far too hot starts again at the
+        next smaller one.
 
         Parameters
         ----------
         former
-            The run of a checkpoint that continues, or None.
-        found
-            What has been found so far.
+            The run of a checkpoint to continue, or None to start.
+        h
+            Stepsize.
+        record
+            Record of the search so far.
         """
         if not self.partition.finds_stepsize:
-            return self._finish(self._run_until_converged(former, self.partition.h, found))
-        if former is None:
-            trials = self._try_stepsizes()
-            h = choose_stepsize(trials)
-            found = replace(found, tried=[(trial.h, trial.temperature.value) for trial in trials])
-        else:
-            h = former.partition.h  # type: ignore[assignment, union-attr]
-        trial_was_right = any(may_be_right(temperature) for _, temperature in found.tried)
-        while len(found.tried) <= RESTART.most_stepsizes:
-            result = self._run_unless_all_diverge(former, h, found)
+            return self._finish(self._run_until_converged(former, h, record))
+
+        stepsize = float(h)  # type: ignore[arg-type]
+        trial_was_right = any(may_be_right(temperature) for _, temperature in record.tried)
+        while len(record.tried) <= RESTART.most_stepsizes:
+            result = self._run_unless_all_diverge(former, stepsize, record)
             if result is not None and not result.finished:  # Ctrl-C
                 return result.run
+
             temperature = UNKNOWN
             if result is not None and result.all_alive:
                 temperature = result.temperature
-                may_restart = trial_was_right and found.restarts < RESTART.most_hot
+                may_restart = trial_was_right and record.restarts < RESTART.most_hot
                 if not (may_restart and is_far_too_hot(temperature)):
                     return self._finish(result)
-                found = replace(found, restarts=found.restarts + 1)
+                record = replace(record, restarts=record.restarts + 1)
+
             self._remove_checkpoint()
-            found = replace(found, tried=(*found.tried, (h, temperature.value)))
-            former, h = None, h / SEARCH.factor
+            record = replace(record, tried=(*record.tried, (stepsize, temperature.value)))
+            former, stepsize = None, stepsize / SEARCH.factor
         raise FloatingPointError(
-            f"some chains diverge even at h = {h * SEARCH.factor:.3g}: check the data and their scales"
+            f"some chains diverge even at h = {stepsize * SEARCH.factor:.3g}: check the data and their scales"
         )
 
-    def _run_unless_all_diverge(self, former: Run | None, h: float, found: Found) -> AssessedRun | None:
-        """Run until converged without warning of divergence; return None if all chains diverge."""
+    def _run_unless_all_diverge(self, former: Run | None, h: float, record: Found) -> AssessedRun | None:
+        """Run until converged, without warning of divergence; return None if all chains diverge."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DivergedWarning)
             try:
-                return self._run_until_converged(former, h, found)
+                return self._run_until_converged(former, h, record)
             except FloatingPointError:
                 return None
 
-    def _run_until_converged(self, former: Run | None, h: Coefficient, found: Found) -> AssessedRun:
-        """Run from the start, or on from a checkpoint, in rounds until the predictions have converged."""
+    def _run_until_converged(self, former: Run | None, h: Coefficient, record: Found) -> AssessedRun:
+        """Run from the start, or continue a checkpoint, in rounds until the predictions have converged."""
         if former is None:
-            run = simulate(replace(self._plan(h), found=found), **self.execution)
+            run = simulate(replace(self._plan(h), found=record), **self.execution)
         else:
             run = former if former.finished else former.resume(**self.execution)
         return continue_run(self._assess(run), self._missing_steps, self._extend)
 
     def _missing_steps(self, result: AssessedRun) -> int:
-        """Return the steps of the next round, as many as there are so far; 0 if none is needed or left."""
+        """Return the steps of the next round, which doubles the run; 0 if it's done, or over budget."""
         step = result.run.step
         if self.budget is None or 2 * step > self.budget or not result.all_alive:
             return 0
         return 0 if result.has_converged else step
 
     def _extend(self, result: AssessedRun, steps: int) -> AssessedRun:
-        """Return the run after another round, sampled anew; its checkpoint has the plan of the round."""
+        """Return the run after another round, with new samples; save its plan in the checkpoint first."""
         run = result.run
         samples = run.plan.samples
         extended = sample_again(run, steps, samples, steps // samples)
@@ -341,19 +383,19 @@ class AutomaticRun:
         return self._assess(extended.resume(**self.execution))
 
     def _finish(self, result: AssessedRun) -> Run:
-        """Return the run with what was found in its plan, saved; warn if its temperature is off.
+        """Add temperature and convergence to the record in the run's plan, save the run and return it.
 
-        An interrupted run, or one with chains that diverged, is returned as it is.
+        Warn if the temperature is off. An interrupted run, or one with diverged chains, is returned as it is.
         """
         run = result.run
         if not run.finished or not result.all_alive:
             return run
         temperature = result.temperature
-        found = replace(run.found or Found(), temperature=temperature.value, error=temperature.error)
+        record = replace(run.found or Found(), temperature=temperature.value, error=temperature.error)
         if self.budget is not None:
             agreement = result.agreement
-            found = replace(
-                found,
+            record = replace(
+                record,
                 ended="converged" if result.has_converged else "budget",
                 rhat=agreement.rhat_worst,
                 ess=agreement.ess,
@@ -365,7 +407,7 @@ class AutomaticRun:
                 f"that of the law it should sample: {larger}a smaller h or more steps bring it closer",
                 OffTemperatureWarning,
             )
-        run = replace(run, plan=replace(run.plan, found=found))
+        run = replace(run, plan=replace(run.plan, found=record))
         self._save(run)
         return run
 
@@ -374,7 +416,7 @@ class AutomaticRun:
     def _run_briefly(self, plan: Plan) -> Run | None:
         """Make a short run and return it, or None if all its chains diverge.
 
-        Ctrl-C raises KeyboardInterrupt, as the run itself hasn't begun.
+        Ctrl-C raises KeyboardInterrupt, because there is no run to return yet.
         """
         progress = self.execution.get("progress")
         report = None if progress is None else lambda latest: progress(replace(latest, finding=True))
@@ -390,17 +432,17 @@ class AutomaticRun:
         return run
 
     def _assess(self, run: Run) -> AssessedRun:
-        """Return a run whose temperature and convergence are measured when they are asked for."""
+        """Return a run that measures its temperature and convergence on demand."""
         return AssessedRun(run, self._temperature_of)
 
     def _temperature_of(self, run: Run) -> Estimate:
-        """Measure the temperature of a run over τ, for a small share of its work."""
+        """Measure the temperature of a run over τ, at the cost of a small share of the run."""
         plan, examples = run.plan, run.problem.X_train.shape[1]
-        looks = looks_of_run(run.step, plan.chains, plan.batch, plan.parameters, examples)
-        return thermal_ratio(run, looks, self.execution.get("threads"))
+        samples = temperature_samples_of_run(run.step, plan.chains, plan.batch, plan.parameters, examples)
+        return thermal_ratio(run, samples, self.execution.get("threads"))
 
     def _report_round(self, run: Run) -> None:
-        """Report a round after which the run goes on, with the run so far."""
+        """Report the end of a round to the user's `progress`, with the run so far."""
         progress = self.execution.get("progress")
         if progress is None:
             return
@@ -414,11 +456,12 @@ class AutomaticRun:
 
     @property
     def _checkpoint(self) -> str | os.PathLike[str] | None:
+        """The path of the checkpoint, if there is one."""
         path: str | os.PathLike[str] | None = self.execution.get("checkpoint")
         return path
 
     def _save(self, run: Run) -> None:
-        """Write the checkpoint, if there is one; a failure is a warning."""
+        """Write the run to the checkpoint, if there is one; warn if that fails."""
         if self._checkpoint is None:
             return
         try:
@@ -427,11 +470,18 @@ class AutomaticRun:
             warn(f"the checkpoint at step {run.step} failed, and the run continues: {error}")
 
     def _remove_checkpoint(self) -> None:
+        """Remove the checkpoint of a run that starts again."""
         if self._checkpoint is not None and os.path.exists(self._checkpoint):
             os.remove(self._checkpoint)
 
     def _load_checkpoint(self) -> Run | None:
-        """Return the run in the checkpoint, or None; refuse one of another call."""
+        """Return the run in the checkpoint, or None if there is none.
+
+        Raises
+        ------
+        ValueError
+            If it is the run of another call of `train`.
+        """
         path = self._checkpoint
         if path is None or not os.path.exists(path):
             return None
@@ -445,36 +495,41 @@ class AutomaticRun:
         return run
 
     def _differences_from(self, run: Run) -> list[str]:
-        """Return in what a run can't be one of this call, by the names of arguments."""
-        partition, found = run.plan.partition, run.found
-        if not isinstance(partition, Partition) or found is None:
+        """Return the names of arguments in which a run differs from this call; none if it's a run of it.
+
+        Rounds change the length of a run with steps="auto", so that doesn't count then.
+        """
+        partition, record = run.plan.partition, run.found
+        if not isinstance(partition, Partition) or record is None:
             return ["partition"]
-        plan = self._with_prior_of(run.plan)._plan(
-            partition.h if self.partition.finds_stepsize else self.partition.h
-        )
+
+        h = partition.h if self.partition.finds_stepsize else self.partition.h
+        plan = self._with_prior_of(run.plan)._plan(h)
         ignored = set() if self.budget is None else CHANGING
         differences = [name for name in plan_differences(plan, run.plan) if name not in ignored]
-        searched_start = self.partition.finds_prior or self.warm is not None
-        if self.partition.finds_prior and not found.priors:
+
+        # The run's own plan doesn't show what was searched: its record does.
+        searches_start = self.partition.finds_prior or self.warm is not None
+        if self.partition.finds_prior and not record.priors:
             differences.append("prior")
-        elif searched_start and found.begun != self._checksum_of_start:
+        elif searches_start and record.begun != self._checksum_of_start:
             differences.append("start")
         if self.budget is not None and run.plan.samples != self.settings.samples:
             differences.append("samples")
-        if self.partition.finds_stepsize and not found.tried:
+        if self.partition.finds_stepsize and not record.tried:
             differences.append("h")
         return differences
 
     def _is_complete(self, run: Run) -> bool:
-        """Return True if nothing is left to find or to run."""
+        """Return True if the run has all its steps, and its temperature has been measured."""
         has_temperature = run.found is not None and math.isfinite(run.found.temperature)
         return has_temperature and run.finished and not self._missing_steps(self._assess(run))
 
     @property
     def _checksum_of_start(self) -> str:
-        """Return a checksum of the start of this call, or of the plan that leads to it.
+        """A checksum of the user's start, or of the plan of the warm start.
 
-        The run itself begins where the search of the prior ends, so its start doesn't tell.
+        It identifies the call: the run itself starts where the search of the prior ends.
         """
         if self.warm is not None:
             return hashlib.sha256(json.dumps(self.warm.plain, sort_keys=True).encode()).hexdigest()
@@ -486,7 +541,7 @@ class AutomaticRun:
 
 @dataclass(frozen=True, eq=False)
 class AssessedRun:
-    """A run whose temperature and convergence are measured once, when they are first asked for.
+    """A run that measures its temperature and convergence once, on demand.
 
     Parameters
     ----------
@@ -516,7 +571,7 @@ class AssessedRun:
 
     @cached_property
     def agreement(self) -> Convergence:
-        """R-hat and effective size of the predictions."""
+        """R-hat and effective sample size of the predictions."""
         return convergence(self.run)
 
     @property
@@ -526,14 +581,14 @@ class AssessedRun:
 
 
 class EngineTrials:
-    """Runs a ladder of stepsizes side by side in one ensemble: the `TrialRunner` of the engine.
+    """Run a ladder of stepsizes side by side in one ensemble: the engine's `TrialRunner`.
 
     Attributes
     ----------
     size
         Steps and chains of the short run at each stepsize.
-    looks
-        Samples at each stepsize at which the temperature is measured.
+    samples
+        Number of samples at each stepsize that measure the temperature.
     """
 
     def __init__(self, call: AutomaticRun) -> None:
@@ -544,27 +599,36 @@ class EngineTrials:
         self.size = trial_size(call.budget or call.first_steps, call.chains)
         rungs = TRIAL.rungs if self.size.chains > 1 else TRIAL.rungs // 2
         work = self.size.steps * self.size.chains * rungs * batch_size(call.batch, problem)
-        self.looks = looks_of_trial(work, parameters, problem.X_train.shape[1], rungs)
+        self.samples = temperature_samples_of_trial(work, parameters, problem.X_train.shape[1], rungs)
 
     def run_trials(self, stepsizes: Sequence[float], start: StepsizeTrial | None) -> list[StepsizeTrial]:
-        """Run chains at each stepsize and measure their temperatures with full gradients."""
+        """Run chains at each stepsize, and return trials with their temperatures, from full gradients.
+
+        Parameters
+        ----------
+        stepsizes
+            Stepsizes to run side by side.
+        start
+            Trial from whose final states the chains start; None for the start of the call.
+        """
         call, (steps, chains), settings = self._call, self.size, self._call.settings
         if start is not None:
             settings = replace(settings, start=start.states, momenta="thermal")
         elif settings.start is not None and np.ndim(settings.start) == 2:
-            given = np.asarray(settings.start)
-            settings = replace(settings, start=np.resize(given, (chains, given.shape[1])))
+            states = np.asarray(settings.start)  # one for each chain of the run; trials have fewer chains
+            settings = replace(settings, start=np.resize(states, (chains, states.shape[1])))
+
         partition = call.partition.at_stepsize(list(stepsizes))
         run = call._run_briefly(call._short_plan(partition, steps, chains, settings, is_ladder=True))
         if run is None:
             return [StepsizeTrial(h, UNKNOWN) for h in stepsizes]
-        temperatures = thermal_ratios(run, self.looks, call.execution.get("threads"))
+        temperatures = thermal_ratios(run, self.samples, call.execution.get("threads"))
         states = run.theta.reshape(len(stepsizes), chains, -1)
         return [StepsizeTrial(*trial) for trial in zip(stepsizes, temperatures, states, strict=True)]
 
 
 def _finite_states(run: Run) -> NDArray[Any]:
-    """Return θ of all chains of a run, where chains that are finite replace those that diverged."""
+    """Return θ of all chains of a run, (chains, parameters), with finite chains in place of diverged ones."""
     return np.resize(run.theta[run.died < 0], run.theta.shape)
 
 
@@ -579,18 +643,23 @@ def prepare_automatic_run(
     warm: int,
     settings: RunSettings,
 ) -> AutomaticRun:
-    """Check the arguments of `train` where something is to be found, and return the call that finds it.
+    """Check the arguments of `train` with "auto" values or warm steps, and return the call that searches.
 
-    Parameters are those of `train`; `settings` holds its other options.
+    Parameters
+    ----------
+    problem, network, partition, steps, batch, chains, budget, warm
+        As in `train`.
+    settings
+        The other options of `train` that determine the run.
     """
     if warm and settings.start is not None:
         raise ValueError(f"chains begin at start, or after warm={warm} steps: leave out one of the two")
     if steps == "auto":
         if settings.burn_in is not None or settings.thin is not None:
             raise ValueError("burn_in and thin follow from steps='auto': leave them out")
-        wanted = LENGTH.steps if budget is None else budget
-        most = whole("budget", wanted, low=2**LENGTH.rounds, high=MOST_STEPS)
-        first_steps = most >> LENGTH.rounds - 1
+        most = LENGTH.steps if budget is None else budget
+        most = whole("budget", most, low=2**LENGTH.rounds, high=MOST_STEPS)
+        first_steps = most // 2 ** (LENGTH.rounds - 1)  # each later round doubles the run
         samples = whole("samples", LENGTH.samples if settings.samples is None else settings.samples, low=1)
         samples = min(samples, first_steps - first_steps // 2)
         settings = replace(settings, samples=samples, burn_in=first_steps // 2)

@@ -21,7 +21,7 @@ FEWEST_CHAINS = 4  # of an estimator; R-hat of fewer says little
 
 @dataclass(frozen=True)
 class FitRule:
-    """How large a fit is where nothing is given."""
+    """Default size of a fit."""
 
     work: float = 6e11  # parameters x examples x chains x steps: about a minute on two cores
     chains: int = 8
@@ -38,7 +38,7 @@ class FitRule:
 
 @dataclass(frozen=True)
 class TrialRule:
-    """How large the short runs of a stepsize search are, beside the run itself."""
+    """Sizes of the short runs of a stepsize search."""
 
     largest: float = 0.4  # stepsize at the top of the ladder: no problem tried was right at a larger one
     rungs: int = 8  # stepsizes, down to a tenth of the largest
@@ -48,12 +48,12 @@ class TrialRule:
     share: float = 0.25  # of the work of the run that all trials of a ladder may have
     samples: int = 10  # of each chain, in the second half
     attempts: int = 4  # ladders at most
-    cooling_attempts: int = 2  # ladders where a look at the temperature is dear, or trials are few
+    cooling_attempts: int = 2  # ladders if measuring the temperature is expensive, or trials are few
 
 
 @dataclass(frozen=True)
 class TemperatureRule:
-    """How many samples a measurement of the temperature looks at: each costs three full gradients."""
+    """Number of samples that measure a temperature, at three full gradients each."""
 
     share: float = 0.05  # of the work of a run
     fewest: int = 16  # samples that give an error worth having
@@ -65,14 +65,14 @@ class TemperatureRule:
 
 @dataclass(frozen=True)
 class LengthRule:
-    """How long a run with steps="auto" is."""
+    """Length of a run with steps="auto"."""
 
     rounds: int = 4  # each as long as all before it together
     steps: int = 20_000  # of all rounds, where no budget is given
     samples: int = 100  # of each chain, where no number is given
 
 
-FIT, TRIAL, LOOKS, LENGTH = FitRule(), TrialRule(), TemperatureRule(), LengthRule()
+FIT, TRIAL, MEASUREMENT, LENGTH = FitRule(), TrialRule(), TemperatureRule(), LengthRule()
 
 
 class Size(NamedTuple):
@@ -100,9 +100,16 @@ class Size(NamedTuple):
 
 
 def size_for(examples: int, parameters: int, refine: float = 1.0) -> Size:
-    """Return the size of a fit that costs about a minute; `refine` is how much more work may be done.
+    """Return the size of a fit that costs about a minute.
 
-    Large problems get fewer chains, then fewer steps, and at last mini-batches.
+    Large problems get fewer chains, then fewer steps, and finally mini-batches.
+
+    Parameters
+    ----------
+    examples, parameters
+        Sizes of the training data and of the network.
+    refine
+        Factor on the amount of work.
     """
     work, gradient = FIT.work * refine, examples * parameters
     chains = FIT.chains
@@ -124,25 +131,25 @@ def with_friction(size: Size, examples: int) -> Size:
 
 
 def given_size(size: Size, examples: int, steps: int | None, batch: int | None, chains: int | None) -> Size:
-    """Return a size with those numbers replaced that are given, after checking them.
+    """Return a size with the user's numbers of steps, chains and examples in a batch, where they aren't None.
 
-    A batch is limited to the examples there are: a fold of a cross-validation may have fewer than the whole.
+    A batch is limited to the number of examples: a fold of a cross-validation may have fewer than the table.
     """
-    given = {"steps": steps, "batch": batch, "chains": chains}
-    checked = {name: whole(name, value, low=1) for name, value in given.items() if value is not None}
+    numbers = {"steps": steps, "batch": batch, "chains": chains}
+    checked = {name: whole(name, value, low=1) for name, value in numbers.items() if value is not None}
     size = size._replace(**checked)
     return size._replace(batch=min(size.batch, examples))
 
 
 class Sampling(NamedTuple):
-    """How many samples of a chain are kept, and how many steps they are apart."""
+    """Number of samples of a chain, and steps between them."""
 
     samples: int
     thin: int
 
 
 def in_second_half(steps: int, samples: int) -> Sampling:
-    """Return how to spread samples over the second half of a run, at most one a step."""
+    """Return how to spread samples over the second half of a run, at most one per step."""
     half = steps - steps // 2
     count = min(samples, half)
     return Sampling(count, half // count)
@@ -164,65 +171,66 @@ def trial_size(steps: int, chains: int) -> TrialSize:
     return TrialSize(trial_steps, TRIAL.chains)
 
 
-def ladder_for(trial: TrialSize, looks: int) -> Ladder:
+def ladder_for(trial: TrialSize, samples: int) -> Ladder:
     """Return the ladder of stepsizes to try.
 
     Parameters
     ----------
     trial
         Size of the short run at each stepsize. With one chain only every second stepsize is tried, and not
-        the largest, since little is seen of each.
-    looks
-        Samples of a ladder's stepsize at which the temperature can be measured.
+        the largest, since a short trial shows little.
+    samples
+        Number of samples that may measure the temperature at a stepsize. If there are fewer than the trial
+        has, a measurement is expensive, and fewer ladders are tried.
     """
     if trial.chains == 1:
         return Ladder(
             largest=TRIAL.largest / SEARCH.factor, factor=SEARCH.factor, rungs=TRIAL.rungs // 2, spacing=2,
             attempts=TRIAL.cooling_attempts, cooling_attempts=TRIAL.cooling_attempts,
         )  # fmt: skip
-    is_dear = looks < TRIAL.samples * trial.chains
+    is_expensive = samples < TRIAL.samples * trial.chains
     return Ladder(
         largest=TRIAL.largest, factor=SEARCH.factor, rungs=TRIAL.rungs, attempts=TRIAL.attempts,
-        cooling_attempts=TRIAL.cooling_attempts if is_dear else TRIAL.attempts,
+        cooling_attempts=TRIAL.cooling_attempts if is_expensive else TRIAL.attempts,
     )  # fmt: skip
 
 
-def looks_of_trial(work: float, parameters: int, examples: int, stepsizes: int) -> int:
-    """Return at how many samples of each stepsize the temperature may be measured.
+def temperature_samples_of_trial(work: float, parameters: int, examples: int, stepsizes: int) -> int:
+    """Return how many samples of each stepsize may measure its temperature.
 
     Parameters
     ----------
     work
         Gradients of single examples in the trials of all stepsizes.
     parameters, examples
-        Of the network and of the training data.
+        Sizes of the network and of the training data.
     stepsizes
-        How many share the work.
+        Number of stepsizes, which share the work.
     """
-    looks = affordable_looks(work, parameters, examples) / stepsizes
-    return int(max(looks, LOOKS.fewest_if_dear))
+    samples = affordable_samples(work, parameters, examples) / stepsizes
+    return int(max(samples, MEASUREMENT.fewest_if_dear))
 
 
-def looks_of_run(steps: int, chains: int, batch: int, parameters: int, examples: int) -> int:
-    """Return at how many samples of a run the temperature is measured, for a small share of its work.
+def temperature_samples_of_run(steps: int, chains: int, batch: int, parameters: int, examples: int) -> int:
+    """Return how many samples of a run measure its temperature, at the cost of a small share of its work.
 
     Parameters
     ----------
     steps, chains, batch
-        Of the run.
+        Sizes of the run.
     parameters, examples
-        Of the network and of the training data.
+        Sizes of the network and of the training data.
     """
-    wanted = LOOKS.share * steps * chains * batch / examples / 3
-    affordable = affordable_looks(steps * chains * batch, parameters, examples)
-    fewest = min(max(affordable, LOOKS.fewest_if_dear), LOOKS.fewest)
-    return int(min(max(wanted, fewest), LOOKS.most))
+    usual = MEASUREMENT.share * steps * chains * batch / examples / 3  # three full gradients per sample
+    affordable = affordable_samples(steps * chains * batch, parameters, examples)
+    fewest = min(max(affordable, MEASUREMENT.fewest_if_dear), MEASUREMENT.fewest)
+    return int(min(max(usual, fewest), MEASUREMENT.most))
 
 
-def affordable_looks(work: float, parameters: int, examples: int) -> float:
-    """Return how many samples may be looked at, with three full gradients each, for half of the work.
+def affordable_samples(work: float, parameters: int, examples: int) -> float:
+    """Return how many samples can be measured, with three full gradients each, for half of the work.
 
-    A second is always affordable.
+    `work` counts gradients of single examples. A measurement of about a second is always affordable.
     """
-    gradients = max(LOOKS.affordable_share * work, LOOKS.always_affordable / parameters)
+    gradients = max(MEASUREMENT.affordable_share * work, MEASUREMENT.always_affordable / parameters)
     return float(gradients / (3 * examples))

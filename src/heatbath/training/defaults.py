@@ -1,10 +1,11 @@
-"""How a problem is sampled where nothing is said: by the size of its table and that of the network.
+"""Default ways to sample a posterior, by the sizes of the table and the network.
 
 Full gradients sample the posterior itself, with little friction, so that chains travel far; mini-batches heat
-the stiff directions tenfold and more. Adam comes before, which costs little and comes far. Where some
-thousand full gradients cost too much, chains are fewer, and at last the batches smaller.
+the stiff directions tenfold or more. Cheap steps of Adam come first. Where thousands of full gradients are
+too expensive, there are fewer chains, and finally smaller batches.
 
-The estimators and `heatbath train` both ask here: with the same seed and rows they do the same, bit for bit.
+The estimators and `heatbath train` share these defaults: with the same seed and rows their results are
+identical, bit for bit.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from heatbath.training.budget import (
     with_friction,
 )
 
-UNSOUGHT = 0.5  # the prior where none is found: a run may stop early, or would not stay cool with wider ones
-WARM_H = 0.003  # of Adam
+UNSOUGHT = 0.5  # prior width where none is searched: a run may stop early, and wider priors overheat
+WARM_H = 0.003  # stepsize of Adam
 
 
 class Arguments(TypedDict):
-    """Those of `train` that sample a posterior, all but the seed."""
+    """Arguments of `train` that sample a posterior, except the seed."""
 
     partition: Partition
     steps: int | Literal["auto"]
@@ -56,9 +57,17 @@ def posterior_of(
     temperature: float = 1.0,
     degrees: float | None = None,
 ) -> Posterior:
-    """The posterior, whose prior is found unless it is given, or the network says the noise, too."""
-    stiff = isinstance(prior, str) and prior == "auto" and isinstance(noise, str) and noise == "network"
-    return Posterior(UNSOUGHT if stiff else prior, noise, temperature, degrees)
+    """Return the posterior of an estimator.
+
+    Parameters
+    ----------
+    prior, noise, temperature, degrees
+        As in `Posterior`. With noise="network", the prior "auto" is 0.5: the network also predicts its noise,
+        which makes the posterior too stiff for a search.
+    """
+    is_auto = isinstance(prior, str) and prior == "auto"
+    is_noise_predicted = isinstance(noise, str) and noise == "network"
+    return Posterior(UNSOUGHT if is_auto and is_noise_predicted else prior, noise, temperature, degrees)
 
 
 def arguments(
@@ -73,27 +82,37 @@ def arguments(
     chains: int | None = None,
     samples: int = SAMPLES,
 ) -> Arguments:
-    """What suits a problem and a network: Langevin dynamics that sample the posterior, after some steps of
-    Adam, until the predictions have converged or the budget is spent. What is given is taken as it is."""
+    """Return arguments of `train` that suit a problem and a network.
+
+    They describe Langevin dynamics that sample the posterior after some steps of Adam, until the predictions
+    have converged or the budget is spent.
+
+    Parameters
+    ----------
+    problem, network, posterior
+        What to sample.
+    refine
+        Factor on the usual amount of work.
+    steps, budget, batch, chains
+        Numbers to use instead of the defaults. With `steps` the length is fixed; `budget` limits it.
+    samples
+        Samples of each chain.
+    """
     rows = problem.X_train.shape[1]
     parameters = network.parameters(problem.inputs, Likelihood(problem, posterior).outputs)
     size = size_for(rows, parameters, real("refine", refine, POSITIVE))
     size = with_friction(given_size(size, rows, budget if steps is None else steps, batch, chains), rows)
-    wanted = whole("samples", samples, low=1)
+    samples = whole("samples", samples, low=1)
     common: Arguments = {
-        "partition": Partition(Langevin(size.gamma), "auto", posterior),
-        "steps": "auto",
-        "batch": size.batch,
-        "chains": size.chains,
-        "samples": wanted,
-        "record": RECORDS,
-        "momenta": "thermal",
-        "warm": size.warm,
-    }
-    if steps is None and size.chains > 1 and wanted > 3:  # R-hat can judge it
+        "partition": Partition(Langevin(size.gamma), "auto", posterior), "steps": "auto",
+        "batch": size.batch, "chains": size.chains, "samples": samples, "record": RECORDS,
+        "momenta": "thermal", "warm": size.warm,
+    }  # fmt: skip
+    can_judge_convergence = size.chains > 1 and samples > 3  # the fewest for R-hat
+    if steps is None and can_judge_convergence:
         return {**common, "budget": size.steps}
-    kept, thin = in_second_half(size.steps, wanted)
-    return {**common, "steps": size.steps, "samples": kept, "thin": thin}
+    count, thin = in_second_half(size.steps, samples)
+    return {**common, "steps": size.steps, "samples": count, "thin": thin}
 
 
 def warm_plan(
@@ -105,7 +124,10 @@ def warm_plan(
     seed: int,
     dtype: Literal["float32", "float64"],
 ) -> Plan:
-    """Some steps of Adam on the same posterior: chains begin where they end."""
+    """Return the plan of the warm start: `steps` steps of Adam on the posterior, from which chains start.
+
+    Other parameters are those of `train`. If the prior is to be searched, Adam uses the first one tried.
+    """
     adam = Partition(Adam(), WARM_H, posterior)
     if adam.finds_prior:
         adam = adam.at_prior(prior_search.RULE.start)

@@ -26,7 +26,7 @@ from heatbath.training.stepsize import SEARCH, is_far_too_hot
 
 @dataclass(frozen=True)
 class PriorRule:
-    """How prior widths are searched."""
+    """Rules of the search for prior widths."""
 
     start: float = 1.0  # standard deviation of all layers before anything is known
     added: float = 2.0  # parameters of size 1 that are added to each layer
@@ -51,7 +51,7 @@ class Rounds(NamedTuple):
 
 
 def plan_rounds(steps: int) -> Rounds:
-    """Return the rounds for a run of `steps` steps; none where they would be too few or too short."""
+    """Return the rounds of a prior search for a run of `steps` steps; none if they'd be too few or short."""
     affordable = int(RULE.share * steps)
     number = min(RULE.rounds, affordable // RULE.fewest_steps)
     if number < RULE.fewest_rounds:
@@ -67,11 +67,11 @@ def update_widths(
     Parameters
     ----------
     widths
-        Those of the round, one for each layer.
+        Standard deviations of the layers in the round.
     theta
-        Its samples θ, (samples, parameters).
+        Samples of the round, (samples, parameters).
     sizes
-        Parameters of each layer.
+        Number of parameters of each layer.
     T
         Temperature of the posterior.
     """
@@ -87,7 +87,7 @@ def update_widths(
 
 @dataclass(frozen=True)
 class PriorSearch:
-    """How far a search for prior widths has come.
+    """State of a search for prior widths.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class TemperatureRule:
 
 @dataclass(frozen=True)
 class SearchRule:
-    """How the search goes from one stepsize to the next."""
+    """Rules by which the search changes the stepsize."""
 
     factor: float = math.sqrt(2)  # quotient of neighbouring stepsizes, and to the next one if chains diverge
     same_excess: float = 0.75  # more of the excess over τ is left at a smaller stepsize that doesn't help
@@ -64,7 +64,7 @@ class StepsizeTrial(NamedTuple):
 
 
 class Verdict(Enum):
-    """What follows from the trials of a ladder."""
+    """Decision after the trials of a ladder."""
 
     ACCEPTED = "the temperature is right at one of the stepsizes"
     SMALLER = "smaller stepsizes have to be tried"
@@ -105,7 +105,7 @@ class Ladder:
 
 
 class TrialRunner(Protocol):
-    """Runs chains for a short time at given stepsizes."""
+    """Interface that runs chains for a short time at given stepsizes."""
 
     def run_trials(self, stepsizes: Sequence[float], start: StepsizeTrial | None) -> Sequence[StepsizeTrial]:
         """Run chains at each stepsize and return one trial for each, in the same order.
@@ -133,7 +133,7 @@ def search_stepsize(
     Parameters
     ----------
     runner
-        What runs the chains.
+        Runs the chains.
     ladder
         The stepsizes to try.
     history
@@ -258,15 +258,3 @@ def is_far_too_hot(temperature: Estimate, single_chain: bool = False) -> bool:
         return False
     noise = min(TEMPERATURE.standard_errors * temperature.error, temperature.value / 2)
     return temperature.value - noise > TEMPERATURE.far_too_hot
-
-
-# Names of the present drivers, until they use the search above.
-TOP, RUNGS, FACTOR = 0.4, 8, math.sqrt(2)
-COOLINGS = 2
-OFF, UNSURE, SURELY = TEMPERATURE.tolerance, TEMPERATURE.noise_accepted, TEMPERATURE.noise_before_warning
-is_near, is_hot = is_right, is_far_too_hot
-
-
-def chosen(tried: list[tuple[float, Estimate]]) -> float:
-    """Return the stepsize chosen from pairs of stepsizes and temperatures."""
-    return choose_stepsize([StepsizeTrial(h, temperature) for h, temperature in tried])

@@ -1,4 +1,4 @@
-"""Training: a problem, a network and a partition, run on the engine; one of them, or many at a time."""
+"""Train networks on the engine: `train` runs one partition, `sweep` a grid, `compare` several methods."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from heatbath.runs.run import Run
 from heatbath.training.auto import AutomaticRun, prepare_automatic_run
 
 
-class Manner(TypedDict, total=False):
-    """How a plan is carried out, which does not change the results: see `train`."""
+class Execution(TypedDict, total=False):
+    """Options of `train` that don't change its results."""
 
     threads: int | None
     progress: Callable[[Progress], None] | None
@@ -30,8 +30,8 @@ class Manner(TypedDict, total=False):
     every: float
 
 
-class Options(Manner, total=False):
-    """What `sweep` and `compare` take beside their own arguments: see `train`."""
+class Options(Execution, total=False):
+    """Options of `sweep` and `compare`: those of `train`, and `executor`."""
 
     seed: int
     record: int | Sequence[int]
@@ -81,47 +81,84 @@ def train(
     every: float = 60.0,
     folder: str | os.PathLike[str] | None = None,
 ) -> Run:
-    """Train, or sample: `steps` steps of `chains` independent chains, on mini-batches of `batch` examples.
+    """Train a network, or sample its posterior, with independent chains on mini-batches.
 
-    - `batch`: None for 32, or all training examples where there are fewer; "all" for full gradients.
-    - `steps`: "auto" until the predictions of the samples have converged (`diagnostics.convergence`: the
-      worst R-hat at most 1.1, the median effective size at least 100; and the temperature is within 10 % of
-      τ) or `budget` steps are made, 20,000 if that is not said. The samples (100 of each chain, or `samples`)
-      are of the second half.
-    - h may be "auto" in the partition, and the prior in its posterior: see `automatic` and `evidence`. What
-      was found is in the run's plan, and how in `run.found`; a run at another temperature than it should
-      have warns of that, `OffTemperatureWarning`.
-    - `warm`: so many steps of Adam before, on the same posterior: they cost little and come far, and chains
-      begin where they end. For methods with a temperature.
-    - `record`: a number of evenly spaced records, the last step always among them, or a list of steps (0 is
-      the start). A record notes the temperatures and ξ; with `weights` the parameters; with `histogram` =
-      (low, high, bins) how many parameters of each part lie in each bin; and, at every `losses_every`-th
-      record and the last, loss and accuracy on all training and test examples.
-    - `samples`: how many samples of θ to keep of each chain. They are taken every `thin` steps after
-      `burn_in` steps; two of the three decide the third (alone, `samples` are spread over the whole run;
-      with `thin` they are the last of it).
-    - `average`: inputs (examples, features) at which the outputs are averaged over all samples, or over every
-      `thin`-th step after `burn_in` (every step after the start) if none are kept; for the last k steps,
-      `burn_in` = steps - k. See `Run.averages`.
-    - `shuffled`: mini-batches from shuffled epochs; otherwise each is a fresh subset without replacement.
-    - `rotated`: cut the words for one gradient per step (see `splitting.Rotation`), or run the one word that
-      all parts share as it is written; words with several gradients always are.
-    - `momenta`: "zero" at the start, or "thermal" for N(0, τ).
-    - `start`: θ to start from, (chains, parameters) or one vector for all; otherwise the network's `init`.
-    - `threads`: None for HEATBATH_THREADS, or all cores. It does not change the results, bit for bit.
-    - `progress`: a function that is called with a `Progress` about ten times a second.
-    - `checkpoint`: a file that has the whole run up to now, replaced every `every` seconds and at the end.
-      The same call with a checkpoint that is already there continues from it.
-    - `folder`: for runs larger than memory. The chains are computed some at a time, and results are written
-      into this folder as they come, at least every `every` seconds; the same call goes on from what is there.
-      `run.data` are then arrays of Dask (`heatbath[dask]`), which are read when they are asked for, and
-      `load` takes the folder. Ctrl-C is passed on.
+    Chains that diverge stop with a `DivergedWarning`; if all diverge, a FloatingPointError is raised. Ctrl-C
+    stops between two steps and returns the run so far with an `InterruptedWarning`; `Run.resume` continues
+    it. During a search for "auto" values, and with `folder`, Ctrl-C raises KeyboardInterrupt.
 
-    A chain that diverges is stopped and reported by a warning, `DivergedWarning`; if all do, that is an
-    error. Ctrl-C stops between two steps, warns of it (`InterruptedWarning`) and returns the run up to there
-    (or is passed on, as long as only short runs that find something have been made), which
-    `resume` continues.
+    Parameters
+    ----------
+    problem, network, partition
+        **What to run.** The data, the network, and the methods of its parts with their stepsize h. With
+        h="auto" or `Posterior(prior="auto")` they are searched first: `run.found` says how, the run's plan
+        has the values. An `OffTemperatureWarning` says if the run still has the wrong temperature.
+    batch
+        Examples in a mini-batch; "all" for full gradients; None for 32, or all examples if there are fewer.
+    shuffled
+        True for mini-batches from shuffled epochs; otherwise each is a fresh subset without replacement.
+    rotated
+        True to rotate words to one gradient per step (see `splitting.Rotation`); False to run the word that
+        all parts share as written. Words with several gradients always run as written.
+    seed
+        Seed of starts, noise and mini-batches.
+    dtype
+        Floating-point type of the computation.
+    start
+        Initial parameters, (chains, parameters) or one vector for all; None for the network's `init`.
+    momenta
+        Initial momenta: "zero", or "thermal" for N(0, τ).
+    warm
+        Steps of Adam on the same posterior before the run: a fast way to a good start. Needs methods with a
+        temperature.
 
+    steps
+        **How long.** Number of steps; "auto" to run until the predictions of the samples have converged (the
+        worst R-hat is at most 1.1, the median effective sample size at least 100, see
+        `diagnostics.convergence`, and the temperature is within 10 % of τ).
+    budget
+        Largest number of steps for steps="auto"; None for 20,000.
+    chains
+        Number of independent chains.
+
+    record
+        **What to record.** Number of evenly spaced records, the last step included, or a list of steps (0 is
+        the start). A record has temperatures and ξ.
+    losses_every
+        Every how many records (and at the last) to compute loss and accuracy on all training and test
+        examples.
+    weights
+        True to record the parameters.
+    histogram
+        (low, high, bins) to record how many parameters of each part lie in each bin.
+    samples, burn_in, thin
+        Keep `samples` samples of θ per chain, one every `thin` steps after `burn_in` steps. Two of the three
+        determine the third; `samples` alone are spread over the whole run, with `thin` they are its last.
+        With steps="auto" the samples (100 unless given) come from the second half.
+    average
+        Inputs (examples, features) at which to average outputs over all samples or, without samples, over
+        every `thin`-th step after `burn_in` (every step by default); see `Run.averages`.
+
+    checkpoint
+        **Where to save.** File with the run so far. The same call with an existing checkpoint continues it.
+    folder
+        Folder for a run larger than memory: chains are computed in turn, and results are written as they
+        come. The same call continues. `run.data` has Dask arrays (`heatbath[dask]`), and `load` opens the
+        folder.
+    every
+        Seconds between two writes of the checkpoint or folder.
+    progress
+        Function that is called with a `Progress` about ten times a second.
+    threads
+        Number of threads; None for HEATBATH_THREADS, or all cores. The results are identical, bit for bit.
+
+    Returns
+    -------
+    Run
+        Records, final states and samples of all chains.
+
+    Examples
+    --------
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
     >>> run = hb.train(problem, hb.MLP((5,)), hb.AdLaLa(h=0.25), steps=200, chains=3, record=4)
@@ -131,24 +168,12 @@ def train(
     Frozen({'chain': 3, 'record': 4})
     """
     settings = RunSettings(
-        seed=seed,
-        record=record,
-        shuffled=shuffled,
-        rotated=rotated,
-        momenta=momenta,
-        start=start,
-        weights=weights,
-        histogram=histogram,
-        losses_every=losses_every,
-        samples=samples,
-        burn_in=burn_in,
-        thin=thin,
-        average=average,
-        dtype=dtype,
-    )
-    manner: Manner = {"threads": threads, "progress": progress, "checkpoint": checkpoint, "every": every}
+        seed=seed, dtype=dtype, shuffled=shuffled, rotated=rotated, start=start, momenta=momenta,
+        record=record, losses_every=losses_every, weights=weights, histogram=histogram,
+        samples=samples, burn_in=burn_in, thin=thin, average=average,
+    )  # fmt: skip
     prepared = prepare(problem, network, partition, steps, batch, chains, budget, warm, settings)
-    return carry_out(prepared, folder, **manner)
+    return carry_out(prepared, folder, threads=threads, progress=progress, checkpoint=checkpoint, every=every)
 
 
 def prepare(
@@ -162,8 +187,20 @@ def prepare(
     warm: int = 0,
     settings: RunSettings = RunSettings(),  # noqa: B008 (a value)
 ) -> Plan | AutomaticRun:
-    """What `train` carries out: a plan, or a search where something is "auto" or comes before; what is wrong
-    is refused."""
+    """Check the arguments of `train`, and return the plan of the run, or the search that finds its plan.
+
+    Parameters
+    ----------
+    problem, network, partition, steps, batch, chains, budget, warm
+        As in `train`.
+    settings
+        The arguments of `train` that describe sampling, records and start.
+
+    Returns
+    -------
+    Plan or AutomaticRun
+        A search if a value is "auto", or there are steps of Adam before the run.
+    """
     if budget is not None and steps != "auto":
         raise ValueError(f"budget is for steps='auto', and steps is {steps!r}: leave it out")
     warm = whole("warm", warm, low=0)
@@ -180,18 +217,30 @@ def carry_out(
     prepared: Plan | AutomaticRun,
     folder: str | os.PathLike[str] | None = None,
     pool: Pool | None = None,
-    **manner: Unpack[Manner],
+    **execution: Unpack[Execution],
 ) -> Run:
-    """The run of what was prepared; a search goes from one short run to the next, and has no use for others'
-    workers."""
-    if isinstance(prepared, AutomaticRun):
-        if folder is not None:
-            raise ValueError(
-                'folder is for runs of which all is known before: nothing may be "auto", or warm'
-            )
-        with using(None):
-            return replace(prepared, execution=dict(manner)).run()
-    return simulate(prepared, folder=folder, pool=pool, **manner)
+    """Carry out a plan or a search, and return the run.
+
+    Parameters
+    ----------
+    prepared
+        The result of `prepare`.
+    folder
+        As in `train`; refused for a search.
+    pool
+        Workers that compute the chains of a plan. A search runs without: its short runs depend on each other.
+    execution
+        Options that don't change results.
+    """
+    if not isinstance(prepared, AutomaticRun):
+        return simulate(prepared, folder=folder, pool=pool, **execution)
+    if folder is not None:
+        raise ValueError(
+            "folder needs a run whose h, prior and steps are numbers, without warm steps: replace every "
+            '"auto" by a number, or leave out folder'
+        )
+    with using(None):
+        return replace(prepared, execution=dict(execution)).run()
 
 
 def sweep(
@@ -203,19 +252,35 @@ def sweep(
     chains: int = 1,
     **options: Unpack[Options],
 ) -> Run:
-    """Train at every point of the grid that the lists in `partition` span, `chains` chains at each.
+    """Train at every point of a grid of coefficients.
 
-    The chains bear the values of their coefficients, and the number of their `repeat`, as coordinates. Where
-    a chain starts, its noise and its mini-batches depend on its repeat only: the points are compared on equal
-    terms, and each is, bit for bit, what `train` gives there (`run.select(tau=1e-4)` is that run). The lists
-    make the grid in the order of `partition.axes()`, the last axis fastest. For the options see `train`.
+    All points share the starts, the noise and the mini-batches of their chains, so they are compared on equal
+    terms. Each is, bit for bit, the run of `train` at that point.
 
-    `executor` has the chains computed by others, in blocks: an executor of `concurrent.futures`, a client of
-    Dask, the module `ray` or "ray"; without one, what `joblib.parallel_config` says. The result is the same,
-    bit for bit. `threads` is then that of each block, 1 unless given. Blocks that are done are in the folder
-    `checkpoint`.blocks until all of them are, and the same call goes on from there; with `folder` they stay
-    in that one. Ctrl-C is passed on.
+    Parameters
+    ----------
+    problem, network, steps, batch
+        As in `train`.
+    partition
+        Methods whose coefficients may be lists. The lists span the grid in the order of `partition.axes()`,
+        the last axis fastest.
+    chains
+        Number of chains at each point.
+    options
+        Options of `train`, and `executor`, which computes the chains in blocks: an executor of
+        `concurrent.futures`, a client of Dask, the module `ray` or "ray"; by default that of
+        `joblib.parallel_config`. The results are identical, bit for bit. `threads` then counts the threads of
+        a block, by default 1. Finished blocks are kept in the folder `checkpoint`.blocks, or in `folder`, and
+        the same call continues from there. Ctrl-C raises KeyboardInterrupt.
 
+    Returns
+    -------
+    Run
+        A run whose chains have their coefficients, and the number of their `repeat`, as coordinates:
+        `run.select(tau=1e-4)` is the run of one point.
+
+    Examples
+    --------
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
     >>> run = hb.sweep(problem, hb.MLP((5,)), hb.AdLaLa(tau=[1e-5, 1e-4]), steps=100, chains=2, record=1)
@@ -224,9 +289,9 @@ def sweep(
     >>> run.select(tau=1e-4).partition == hb.AdLaLa(tau=1e-4)
     True
     """
-    settings, manner = _sorted(options)
+    settings, execution = _split_options(options)
     plan = make_plan(problem, network, partition, steps, batch, chains, settings, call="sweep")
-    return simulate(plan, pool=chosen_pool(manner.pop("executor", None)), **manner)
+    return simulate(plan, pool=chosen_pool(options.get("executor")), **execution)
 
 
 def compare(
@@ -238,11 +303,27 @@ def compare(
     chains: int = 1,
     **options: Unpack[Options],
 ) -> Run:
-    """Train with every one of some named partitions, `chains` chains each, on equal terms as in a `sweep`.
+    """Train with several named partitions, on equal terms as in `sweep`.
 
-    The chains bear the name of their `method` and the number of their `repeat`; `run.select(method="Adam")`
-    is, bit for bit, what `train` gives for it. For the options see `train` and, for `executor`, `sweep`.
+    Parameters
+    ----------
+    problem, network, steps, batch
+        As in `train`.
+    partitions
+        Partitions by name.
+    chains
+        Number of chains for each partition.
+    options
+        As in `sweep`.
 
+    Returns
+    -------
+    Run
+        A run whose chains have the name of their `method` and the number of their `repeat` as coordinates.
+        `run.select(method="Adam")` is, bit for bit, the run of `train` with that partition.
+
+    Examples
+    --------
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
     >>> methods = {"AdLaLa": hb.AdLaLa(), "Adam": hb.Partition(hb.Adam(), h=0.005)}
@@ -250,17 +331,25 @@ def compare(
     >>> run.data["method"].values.tolist()
     ['AdLaLa', 'AdLaLa', 'Adam', 'Adam']
     """
-    settings, manner = _sorted(options)
+    settings, execution = _split_options(options)
     plan = make_plan(problem, network, partitions, steps, batch, chains, settings, call="compare")
-    return simulate(plan, pool=chosen_pool(manner.pop("executor", None)), **manner)
+    return simulate(plan, pool=chosen_pool(options.get("executor")), **execution)
 
 
-def _sorted(options: Options) -> tuple[RunSettings, dict[str, Any]]:
-    """The options that decide what is computed, and those that say how."""
+def _split_options(options: Options) -> tuple[RunSettings, dict[str, Any]]:
+    """Return the options that determine the results, and those of `simulate` that don't, without `executor`.
+
+    Raises
+    ------
+    TypeError
+        If there is an unknown option.
+    """
     if unknown := [name for name in options if name not in Options.__annotations__]:
         accepted = ", ".join(Options.__annotations__)
         raise TypeError(f"there is no option {', '.join(unknown)}; accepted: {accepted}")
-    how = {*Manner.__annotations__, "folder", "executor"}
-    manner = {name: value for name, value in options.items() if name in how}
-    settings: dict[str, Any] = {name: value for name, value in options.items() if name not in manner}
-    return RunSettings(**settings), manner
+    execution_names = {*Execution.__annotations__, "folder"}
+    execution = {name: value for name, value in options.items() if name in execution_names}
+    settings: dict[str, Any] = {
+        name: value for name, value in options.items() if name not in {*execution, "executor"}
+    }
+    return RunSettings(**settings), execution

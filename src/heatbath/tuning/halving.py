@@ -23,7 +23,7 @@ FACTOR = 2  # the steps of a candidate double from rung to rung, and half of the
 
 @dataclass(frozen=True)
 class RoundRule:
-    """How candidates are split into rounds: the first fills the ranges, the second is near its best."""
+    """Rules that split candidates into rounds: the first fills the ranges, the second is near its best."""
 
     fewest_for_two: int = 16  # candidates; half of fewer would not fill the ranges
     neighbours: int = 16  # one in this many of the first round is a centre of the second, but at least 2
@@ -32,7 +32,7 @@ class RoundRule:
 
 @dataclass(frozen=True)
 class FinalRule:
-    """How the best are run again, with other chains, to take out the luck of the winner."""
+    """Rules by which the best are run again with other chains, so that luck doesn't decide."""
 
     share: int = 20  # one candidate in this many, but at least 2 of each method
     chains: int = 5  # times as many chains as in the search
@@ -50,7 +50,7 @@ class Rung(NamedTuple):
 
 
 class CandidateTrainer(Protocol):
-    """What trains candidates and judges them; `SuccessiveHalving` decides which.
+    """Interface that trains and judges candidates; `SuccessiveHalving` decides which.
 
     Ctrl-C in any of these raises KeyboardInterrupt, which `SuccessiveHalving` passes on.
     """
@@ -80,7 +80,7 @@ class SuccessiveHalving:
     Parameters
     ----------
     trainer
-        What trains candidates and judges them.
+        Trains candidates and judges them.
     families
         The methods that are searched.
     steps
@@ -88,7 +88,7 @@ class SuccessiveHalving:
     by
         Score that ranks candidates.
     trials
-        What is known of every candidate, by its name; `run_round` and `run_finalists` write into it, so it's
+        Latest trial of every candidate, by name; `run_round` and `run_finalists` write into it, so it's
         up to date when Ctrl-C stops them.
     """
 
@@ -118,14 +118,19 @@ class SuccessiveHalving:
     def _train_rung(
         self, candidates: Sequence[Candidate], rung: Rung, number: int, next_size: int
     ) -> list[Candidate]:
-        """Train candidates to the end of a rung; return the best `next_size` of each method."""
+        """Train candidates to the end of a rung; return the best `next_size` of each method.
+
+        Scores go into `trials` as they come, and the trainer may drop each loser at once.
+        """
         best: dict[Family, list[Trial]] = {family: [] for family in self.families}
         for trial in self.trainer.train(candidates, rung, number):
             self.trials[trial.name] = replace(trial, rung=number, steps=rung.steps)
             if trial.diverged:
                 continue
             family = trial.candidate.family
-            ranking = sorted([*best[family], self.trials[trial.name]], key=lambda known: known.worth(self.by))
+            ranking = sorted(
+                [*best[family], self.trials[trial.name]], key=lambda judged: judged.worth(self.by)
+            )
             best[family] = ranking[:next_size]
             self.trainer.drop(ranking[next_size:])
         return [trial.candidate for trials in best.values() for trial in trials]
@@ -153,14 +158,18 @@ class SuccessiveHalving:
                 self.trials[trial.name] = replace(trial, rung=goal, steps=self.steps)
 
     def _reserves(self, family: Family, goal: int) -> list[Trial]:
-        """Return the trials of a method, best first, if none of them has come to the rung `goal` yet."""
-        stable = [t for t in ranked(self.trials, family, self.by) if t.rung and not t.diverged]
+        """Return the stable trials of a method, best first; none if one has reached the rung `goal`."""
+        trials = ranked(self.trials, family, self.by)
+        stable = [trial for trial in trials if trial.rung and not trial.diverged]
         return [] if any(trial.rung >= goal for trial in stable) else stable
 
 
 def ladder(steps: int, count: int) -> list[Rung]:
     """Return the rungs from `count` candidates of each method up to those that make all `steps`."""
-    return [Rung(steps // FACTOR ** (RUNGS - 1 - k), math.ceil(count / FACTOR**k)) for k in range(RUNGS)]
+    return [
+        Rung(steps=steps // FACTOR ** (RUNGS - 1 - number), size=math.ceil(count / FACTOR**number))
+        for number in range(RUNGS)
+    ]
 
 
 def round_sizes(candidates: int) -> list[int]:
@@ -190,11 +199,11 @@ def propose_candidates(
     number
         The round, from 0: candidates of the first fill the ranges, later ones are near the best so far.
     counts
-        How many candidates of a method each round has.
+        Number of candidates of a method in each round.
     family
         The method and its ranges.
     trials
-        What is known of the candidates of the rounds before.
+        Latest trials of the candidates of earlier rounds, by name.
     by
         The score that tells which are the best.
     seed
@@ -229,7 +238,7 @@ def check_outcome(result: Trials, steps: int, stepsize: str = "h") -> None:
     steps
         Its steps, for the message.
     stepsize
-        What users call the stepsize, for the message.
+        The stepsize's name in the user's call, for the message.
     """
     if not result.finished or result.best:
         return

@@ -1,4 +1,4 @@
-"""Candidates that a study of Optuna chooses, through its ask-and-tell interface."""
+"""Take candidates from a study of Optuna, through its ask-and-tell interface."""
 
 from __future__ import annotations
 
@@ -12,80 +12,113 @@ from heatbath.tuning.trials import Trial
 if TYPE_CHECKING:
     import optuna
 
-BATCH = 16  # candidates that are asked for, tried in one ensemble and told, at a time
-MISSING = "1 - "  # before the name of a share near 1, which a study knows by what is missing to 1
+BATCH = 16  # candidates that are asked for, and trained in one ensemble, at a time
+COMPLEMENT = "1 - "  # prefix of the name of a coefficient near 1: the study's parameter is its complement
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A study, and its trials that are under way by the names of their candidates."""
+    """A study of Optuna and its open trials.
+
+    Parameters
+    ----------
+    study
+        The study.
+    by
+        The score that it optimises.
+    going
+        Open trials by the names of their candidates; `ask` adds them, `tell` removes them.
+    """
 
     study: optuna.Study
     by: Literal["loss", "accuracy"]
     going: dict[str, optuna.Trial] = field(default_factory=dict)
 
     def ask(self, family: Family, count: int) -> list[Candidate]:
-        """New candidates; if one cannot be had, none is under way."""
+        """Return `count` new candidates and open their trials; if that fails, close all of them as failed."""
         from optuna.trial import TrialState
 
         try:
             return [self._candidate(family) for _ in range(count)]
         except BaseException:
-            for asked in self.going.values():
-                self.study.tell(asked, state=TrialState.FAIL)
+            for open_trial in self.going.values():
+                self.study.tell(open_trial, state=TrialState.FAIL)
             raise
 
     def report(self, trials: Iterable[Trial]) -> None:
-        """Scores at the end of a rung; those that diverged have none."""
+        """Report the scores at the end of a rung to the study; diverged candidates have none."""
         for trial in trials:
             if not trial.diverged:
                 self.going[trial.name].report(self._score(trial), trial.steps)
 
     def tell(self, trials: Iterable[Trial], steps: int) -> None:
-        """Those that made all `steps` have their scores, others are pruned, or failed if never judged."""
+        """Close the trials of candidates: those that made all `steps` get their score.
+
+        The others are pruned, or failed if they were never judged.
+        """
         from optuna.trial import TrialState
 
         for trial in trials:
-            asked = self.going.pop(trial.name)
+            open_trial = self.going.pop(trial.name)
             if trial.steps == steps and not trial.diverged:
-                self.study.tell(asked, self._score(trial))
+                self.study.tell(open_trial, self._score(trial))
             else:
-                self.study.tell(asked, state=TrialState.PRUNED if trial.steps else TrialState.FAIL)
+                self.study.tell(open_trial, state=TrialState.PRUNED if trial.steps else TrialState.FAIL)
 
     def _score(self, trial: Trial) -> float:
         return trial.loss if self.by == "loss" else trial.accuracy
 
     def _candidate(self, family: Family) -> Candidate:
-        asked = self.study.ask(distributions(family))
-        values = {
-            name: 1.0 - asked.params[key] if key.startswith(MISSING) else float(asked.params[key])
-            for name, key in zip(family.ranges, distributions(family), strict=True)
-        }
-        candidate = Candidate(f"{family.name} {asked.number}", family, values)
-        self.going[candidate.name] = asked
+        """Return the candidate of a new trial of the study, which becomes an open one."""
+        open_trial = self.study.ask(distributions(family))
+        values = {}
+        for name, parameter in zip(family.ranges, distributions(family), strict=True):
+            value = float(open_trial.params[parameter])
+            values[name] = 1.0 - value if parameter.startswith(COMPLEMENT) else value
+        candidate = Candidate(f"{family.name} {open_trial.number}", family, values)
+        self.going[candidate.name] = open_trial
         return candidate
 
 
 def distributions(family: Family) -> dict[str, optuna.distributions.BaseDistribution]:
-    """The parameters of a study for the coefficients of a method, in their order."""
+    """Return the distribution of each parameter of a study, by name, in the order of a method's coefficients.
+
+    The parameter of a coefficient near 1, such as β₁, is its complement "1 - beta1".
+    """
     from optuna.distributions import FloatDistribution
 
-    found: dict[str, optuna.distributions.BaseDistribution] = {}
-    for name, searched in family.ranges.items():
-        low, high = searched.range()
-        if searched.scale == "complement":
-            name, low, high = f"{MISSING}{name}", 1.0 - high, 1.0 - low
-        found[name] = FloatDistribution(low, high, log=searched.scale != "linear")
-    return found
+    parameters: dict[str, optuna.distributions.BaseDistribution] = {}
+    for name, between in family.ranges.items():
+        low, high = between.range()
+        if between.scale == "complement":
+            parameters[f"{COMPLEMENT}{name}"] = FloatDistribution(1.0 - high, 1.0 - low, log=True)
+        else:
+            parameters[name] = FloatDistribution(low, high, log=between.scale != "linear")
+    return parameters
 
 
 def batches(candidates: int) -> list[int]:
-    """How many candidates are asked for at a time."""
+    """Return how many candidates to ask for in each batch, at most 16."""
     return [min(BATCH, candidates - first) for first in range(0, candidates, BATCH)]
 
 
 def checked(study: object, families: list[Family], by: Literal["loss", "accuracy"]) -> Asked:
-    """A study to be asked, if it is one for this search."""
+    """Return a study that proposes candidates, after checking that it suits the search.
+
+    Parameters
+    ----------
+    study
+        The user's study.
+    families
+        Must be one method with ranges.
+    by
+        Score to optimise; the study's direction must be its own.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it isn't a study, has another direction, or has trials of another search.
+    """
     try:
         import optuna
     except ModuleNotFoundError:
@@ -98,25 +131,32 @@ def checked(study: object, families: list[Family], by: Literal["loss", "accuracy
             f"{', '.join(family.name for family in families)}: call tune for each, with a study of its own"
         )
     direction = "minimize" if by == "loss" else "maximize"
-    found = [given.name.lower() for given in study.directions]
-    if found != [direction]:
-        raise ValueError(f"by={by!r} needs create_study(direction={direction!r}), got {', '.join(found)}")
-    needed = {name: _kind(one) for name, one in distributions(families[0]).items()}
+    directions = [direction.name.lower() for direction in study.directions]
+    if directions != [direction]:
+        raise ValueError(
+            f"by={by!r} needs create_study(direction={direction!r}), got {', '.join(directions)}"
+        )
+
+    needed = _kinds(distributions(families[0]))
     for trial in study.get_trials(deepcopy=False):
-        there = {name: _kind(one) for name, one in trial.distributions.items()}
-        if there and there != needed:
+        present = _kinds(trial.distributions)
+        if present and present != needed:
             raise ValueError(
-                f"the study has trials of another search, with {_listed(there)}, and this one has "
+                f"the study has trials of another search, with {_listed(present)}, and this one has "
                 f"{_listed(needed)}: take a new study, as optuna.create_study() makes it"
             )
     return Asked(study, by)
 
 
-def _kind(distribution: optuna.distributions.BaseDistribution) -> str:
-    """What a study does not let a parameter change: all but its ends."""
-    kind = type(distribution).__name__.removesuffix("Distribution").lower()
-    return f"{kind}, logarithmic" if getattr(distribution, "log", False) else kind
+def _kinds(parameters: dict[str, optuna.distributions.BaseDistribution]) -> dict[str, str]:
+    """Return the type and scale of each parameter: what a study doesn't allow to change, unlike its ends."""
+    kinds = {}
+    for name, distribution in parameters.items():
+        kind = type(distribution).__name__.removesuffix("Distribution").lower()
+        kinds[name] = f"{kind}, logarithmic" if getattr(distribution, "log", False) else kind
+    return kinds
 
 
 def _listed(kinds: dict[str, str]) -> str:
+    """Return parameters and their kinds as text."""
     return ", ".join(f"{name} ({kind})" for name, kind in kinds.items())

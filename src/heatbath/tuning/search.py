@@ -1,4 +1,4 @@
-"""`tune` on the engine: all candidates of a rung train in one ensemble, and the better half goes on."""
+"""`tune` on the engine: all candidates of a rung train in one ensemble, and the better half continues."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from heatbath.tuning.trials import RUNGS, Trial, TuningResult, warn_of_edges
 if TYPE_CHECKING:
     import optuna
 
-LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
+AVERAGED = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
 RECORDS = 10  # records on which the scores of single networks are averaged, in the second half of a rung
 
 
@@ -73,41 +73,66 @@ def tune(
     study: optuna.Study | None = None,
     executor: object = None,
 ) -> TuningResult:
-    """Coefficients with which a method serves a problem well, found by trying many.
+    """Search the coefficients of one or several methods that suit a problem best.
 
-    `methods` is one, several in a list, or several by name in a dict; each is
+    Half of the candidates of each method fill its ranges evenly (a quasi-random design), the other half lie
+    near the best of these. All candidates train for an eighth of the `steps`, in one ensemble; the better
+    half of each method goes on to a quarter, and so on to the end. The best 5 % are then run again with five
+    times as many chains from other starts, which decides between them. Fewer than 16 candidates fill the
+    ranges, and the first decision counts.
 
-    - a preset or a method, or its name (`hb.AdLaLa`, `hb.Adam`, "LOL"), which has ranges to search in;
-    - in a dict, arguments for the one that its name says: `{"AdLaLa": {"h": hb.between(0.1, 1.0), "sigma":
-      0.01}, "Adam": {}}` has ranges and values in place of its own ranges; `found.wider` is one, too;
-    - a partition with ranges, `hb.AdLaLa(h=hb.between(0.02, 0.5), tau=1e-4)`; all else stays as it is. Parts
-      that are given the same range share its value.
+    A candidate drops out when one of its chains diverges. If all that came to the end have dropped out, the
+    next best are run to the end, up to three times. A method may end without a best candidate;
+    `TuningResult.without` has the reason. `SearchEdgeWarning` warns of best values at an end of their range:
+    search again in `TuningResult.wider`.
 
-    Half of the `candidates` of each method fill its ranges evenly (a quasi-random design), the other half are
-    near the best of these. All of them make an eighth of the `steps`, with `chains` chains each, in one
-    ensemble; the better half of each method goes on to a quarter, and so on, to the end. The best, one in
-    twenty, are then run again with five times as many chains, from other starts, which decides between them.
-    (Fewer than 16 candidates fill the ranges, and the first decision counts.) A candidate of which a chain
-    diverges is out, and costs nothing more; where all that came to the end are out, the next best are run to
-    the end, three times if need be. What is found has come to the end, or a method has no best (`without`
-    says why). `SearchEdgeWarning` warns of best values at an end of their range: search again, in
-    `found.wider`.
+    Parameters
+    ----------
+    problem, network
+        **What to search.** The data and the network.
+    methods
+        One method, a list of methods, or methods by name. A method is
 
-    They are judged `by` the loss or the accuracy of averaged predictions, over the second half of the steps
-    that were made since the last time, for examples that a chain does not see: `validation` is the share of
-    the training examples that is set aside, others for each chain. Test examples play no part.
+        - a preset or method, or its name (`hb.AdLaLa`, `hb.Adam`, "LOL"), with its default ranges;
+        - in a dict, arguments for the one with this name: ranges and values that replace the default ranges,
+          as in `{"AdLaLa": {"h": hb.between(0.1, 1.0), "sigma": 0.01}, "Adam": {}}`;
+        - a partition with ranges, `hb.AdLaLa(h=hb.between(0.02, 0.5), tau=1e-4)`. Parts with the same range
+          object share its value.
+    by
+        Rank by the "loss" or the "accuracy" of averaged predictions for validation examples, over the second
+        half of the steps since the last ranking.
+    validation
+        Share of the training examples to set aside for validation, other ones for each chain. Test examples
+        are never used.
 
-    - `checkpoint`: a folder with the state of the search, as in `train`: the same call with one that is there
-      continues from it.
-    - `seed`: the same gives the same answer on any number of threads.
-    - `study`: a study of Optuna (`heatbath[optuna]`) chooses the candidates of one method, 16 at a time,
-      which are halved among themselves, and none is run again. It is told the score at every rung; those that
-      do not come to the end are pruned trials. A share near 1 such as β₁ is its parameter "1 - beta1". It has
-      no checkpoint.
-    - `executor`: as in `sweep`, for the candidates of each rung.
-    - for the others see `train`; a `Progress` counts the steps of all chains together. Ctrl-C ends the search
-      with what is known after the last rung, if there is one.
+    steps, batch, chains
+        **How long.** Steps of a candidate that comes to the end, its batch size and its number of chains; see
+        `train`.
+    candidates
+        Number of candidates of each method.
 
+    seed, dtype, shuffled
+        **How to run.** As in `train`. The result doesn't depend on the number of threads.
+    threads, executor
+        Threads, and an executor for the candidates of each rung as in `sweep`.
+    progress
+        As in `train`; it counts the steps of all chains together. Ctrl-C ends the search with the results of
+        the last rung.
+    checkpoint, every
+        Folder for the state of the search, and seconds between two writes. The same call continues it.
+    study
+        A study of Optuna (`heatbath[optuna]`) that chooses the candidates of one method, 16 at a time. They
+        are halved among themselves, and none is run again. The study gets the score at every rung; candidates
+        that don't come to the end are pruned trials. A coefficient near 1 such as β₁ is its parameter
+        "1 - beta1". It can't be combined with `checkpoint`.
+
+    Returns
+    -------
+    TuningResult
+        The best partition, its run, and all candidates with their scores.
+
+    Examples
+    --------
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(turns=1, n_train=100, n_test=20)
     >>> method = hb.AdLaLa(h=hb.between(0.02, 0.5), tau=hb.between(1e-6, 1e-3))
@@ -180,7 +205,10 @@ def prepare(
 
 
 def _problems_of_judging(problem: object, by: object, validation: object) -> list[str]:
-    """Return what makes it impossible to judge candidates, in words."""
+    """Return the reasons why candidates can't be judged, in words; none if they can.
+
+    Parameters are those of `tune`. A value of the wrong type raises TypeError or ValueError at once.
+    """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     choice("by", by, ("loss", "accuracy"))
@@ -207,7 +235,7 @@ class ValidationSplit(NamedTuple):
     problem
         One data set for each chain; its test examples are those for validation.
     rows
-        Which training examples of the user's problem these are, (chains, examples).
+        Indices of these examples among the training examples of the user's problem, (chains, examples).
     """
 
     problem: Problem
@@ -217,8 +245,19 @@ class ValidationSplit(NamedTuple):
 def held_out(problem: Problem, share: float, chains: int, seed: int) -> ValidationSplit:
     """Set a share of the training examples aside, other ones for each chain.
 
-    They are taken evenly over the classes, or over the values of the first target, and one after another, so
-    that no example is set aside a second time before all have been.
+    Validation examples are evenly spaced over the classes, or over the values of the first target. Chains
+    take different ones in turn, so that no example is set aside twice before all have been.
+
+    Parameters
+    ----------
+    problem
+        The user's problem.
+    share
+        Share of the training examples to set aside.
+    chains
+        Number of chains.
+    seed
+        Seed of the shuffling among equal targets.
     """
     count_all = problem.X_train.shape[1]
     count = min(max(1, round(share * count_all)), count_all - 1)
@@ -226,8 +265,8 @@ def held_out(problem: Problem, share: float, chains: int, seed: int) -> Validati
     order = shuffled[np.argsort(problem.Y_train[0, shuffled, 0], kind="stable")]
     spacing = count_all / count
     offsets = np.arange(chains) * max(1.0, spacing / chains) % spacing
-    places = (np.arange(count) * spacing + offsets[:, None]) % count_all
-    validation = order[places.astype(np.int64)]
+    positions = (np.arange(count) * spacing + offsets[:, None]) % count_all
+    validation = order[positions.astype(np.int64)]
     training = np.array([np.setdiff1d(np.arange(count_all), fold) for fold in validation])
     X, Y, weights = problem.X_train[0], problem.Y_train[0], problem.weights_train
     split = replace(
@@ -298,12 +337,11 @@ class HalvingSearch:
     def plan(self, candidates: Sequence[Candidate], length: int) -> Plan:
         """Return the plan of candidates from their start, for `length` steps."""
         schedule = _RungSchedule.of(length, length)
-        problem = self.problem
+        problem, partitions = self.problem, {candidate.name: candidate.made for candidate in candidates}
         return make_plan(
-            self.split.problem, self.network, {c.name: c.made for c in candidates}, length,
-            call="compare", record=schedule.records,
+            self.split.problem, self.network, partitions, length, call="compare", record=schedule.records,
             average=problem.X_train[0] * problem.scale + problem.shift,
-            burn_in=length - schedule.looks * schedule.thin, thin=schedule.thin, **self.settings,
+            burn_in=length - schedule.samples * schedule.thin, thin=schedule.thin, **self.settings,
         )  # fmt: skip
 
     def with_fresh_chains(self) -> HalvingSearch:
@@ -321,6 +359,15 @@ class HalvingSearch:
             return self._run(progress)
 
     def _run(self, progress: Callable[[Progress], None] | None) -> TuningResult:
+        """Search with the pool open; see `run`.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If Ctrl-C ends the search before any candidate has been judged.
+        FloatingPointError
+            If the search ends without a best candidate.
+        """
         if self.checkpoint is not None:
             os.makedirs(self.checkpoint, exist_ok=True)
         trainer = EnsembleTrainer(self, _SearchProgress(progress, self._planned_chain_steps()))
@@ -328,7 +375,7 @@ class HalvingSearch:
         try:
             for number, count in enumerate(self.counts):
                 self._run_round(halving, number, count)
-            if self.study is None:  # a study asks for other candidates itself
+            if self.study is None:  # a study replaces diverged candidates itself
                 finalists = finalist_count(sum(self.counts))
                 halving.run_finalists(finalists, RUNGS + 1 if self.runs_finalists else RUNGS)
             finished = True
@@ -348,7 +395,7 @@ class HalvingSearch:
             halving.run_round(candidates, count)
         finally:
             if self.study is not None:
-                self.study.tell([halving.trials[c.name] for c in candidates], self.steps)
+                self.study.tell([halving.trials[candidate.name] for candidate in candidates], self.steps)
 
     def _propose(self, number: int, trials: dict[str, Trial]) -> list[Candidate]:
         """Return the candidates of round `number`, of all methods; none if no method has a range."""
@@ -373,12 +420,12 @@ class HalvingSearch:
 
 @dataclass(eq=False)
 class EnsembleTrainer:
-    """Trains all candidates of a rung in one ensemble: the `CandidateTrainer` of the engine.
+    """Train all candidates of a rung in one ensemble: the engine's `CandidateTrainer`.
 
     Parameters
     ----------
     search
-        What is searched, and with which settings.
+        The search, with its settings.
     progress
         Counts the steps of all chains.
     runs
@@ -392,7 +439,11 @@ class EnsembleTrainer:
     _run: Run | None = None  # of the candidates that are under way
 
     def train(self, candidates: Sequence[Candidate], rung: Rung, number: int) -> list[Trial]:
-        """Train candidates from where they stand to the end of a rung, and return their scores."""
+        """Continue candidates to the end of a rung, and return their scores.
+
+        The first rung (`number` 1) starts a new round. The run of the round's latest rung replaces the one
+        before in `runs`.
+        """
         if number == 1:
             self._round, self._run = self._round + 1, None
         first_step = 0 if self._run is None else self._run.step
@@ -410,7 +461,7 @@ class EnsembleTrainer:
     def train_again(self, candidates: Sequence[Candidate], attempt: int) -> list[Trial]:
         """Train finalists from a new start to the end, and return their scores.
 
-        Where no last comparison was planned, they replace finalists that diverged, with the same chains.
+        If no last comparison is planned, they replace finalists that diverged, with the same chains.
         """
         search, file = self.search, f"again-{attempt}.nc"
         if search.runs_finalists:
@@ -443,7 +494,7 @@ class EnsembleTrainer:
         else:
             schedule = _RungSchedule.of(length, end)
             former = self._run.with_methods([candidate.name for candidate in candidates])
-            former = sample_again(former, length, schedule.looks, schedule.thin)
+            former = sample_again(former, length, schedule.samples, schedule.thin)
             plan = extend_plan(former.plan, first_step, length, schedule.records)
         if self.progress.is_new:
             warn_of_stale_noise(plan, search.steps)
@@ -467,11 +518,11 @@ class EnsembleTrainer:
 
 
 class _RungSchedule(NamedTuple):
-    """What is sampled and recorded on a rung.
+    """Samples and records of a rung.
 
     Parameters
     ----------
-    looks
+    samples
         Networks of each chain whose predictions are averaged.
     thin
         Steps between them.
@@ -479,20 +530,20 @@ class _RungSchedule(NamedTuple):
         Steps at which single networks are judged.
     """
 
-    looks: int
+    samples: int
     thin: int
     records: list[int]
 
     @classmethod
     def of(cls, length: int, end: int) -> _RungSchedule:
         """Return the schedule for the second half of a rung of `length` steps that ends at step `end`."""
-        looks = min(LOOKS, length)
-        records = sorted({end - length * k // (2 * RECORDS) for k in range(RECORDS)})
-        return cls(looks, max(1, length // (2 * looks)), records)
+        samples = min(AVERAGED, length)
+        records = sorted({end - length * record // (2 * RECORDS) for record in range(RECORDS)})
+        return cls(samples, max(1, length // (2 * samples)), records)
 
 
 class _SearchProgress:
-    """Counts the steps of all chains of a search, including those made before it was continued.
+    """Count the steps of all chains of a search, including those from before it was continued.
 
     Parameters
     ----------
@@ -504,8 +555,8 @@ class _SearchProgress:
 
     def __init__(self, progress: Callable[[Progress], None] | None, total: int) -> None:
         self._progress, self._total, self._done = progress, total, 0
-        self._first: int | None = None  # chain steps at which this process began; known with the first report
-        self._began = math.nan  # the time at which it did, without compilation
+        self._first: int | None = None  # chain steps when this process started, from the first report
+        self._began = math.nan  # the time of that start, without compilation
 
     @property
     def is_new(self) -> bool:
@@ -527,22 +578,21 @@ class _SearchProgress:
         """
 
         def report(progress: Progress) -> None:
+            """Convert the progress of the run to that of the search, and pass it to the user."""
             if self._first is None:
                 self._first = self._done + (progress.first - first_step) * chains
                 self._began = time.perf_counter() - progress.seconds
-            if self._progress is not None:
-                step = self._done + (progress.step - first_step) * chains
-                seconds = time.perf_counter() - self._began
-                self._progress(
-                    replace(
-                        progress,
-                        step=step,
-                        steps=self._total,
-                        seconds=seconds,
-                        first=self._first,
-                        finding=True,
-                    )
-                )
+            if self._progress is None:
+                return
+            search_progress = replace(
+                progress,
+                step=self._done + (progress.step - first_step) * chains,
+                steps=self._total,
+                seconds=time.perf_counter() - self._began,
+                first=self._first,
+                finding=True,
+            )
+            self._progress(search_progress)
 
         return report
 
@@ -585,14 +635,19 @@ def score_candidates(run: Run, rows: NDArray[np.int64]) -> dict[str, Scores]:
         scores[f"single_{name}"] = run.data[name].sel(split="test").values[:, -RECORDS:].mean(axis=1)
     means = {key: values.reshape(len(names), chains).mean(axis=1) for key, values in scores.items()}
     diverged = np.any((run.died >= 0).reshape(len(names), chains), axis=1).tolist()
-    return {
-        name: Scores(True) if diverged[i] else Scores(False, **{k: float(v[i]) for k, v in means.items()})
-        for i, name in enumerate(names)
-    }
+    results = {}
+    for row, name in enumerate(names):
+        candidate_scores = {score: float(values[row]) for score, values in means.items()}
+        results[name] = Scores(True) if diverged[row] else Scores(False, **candidate_scores)
+    return results
 
 
 def _scores_of_averages(run: Run, rows: NDArray[np.int64]) -> dict[str, Floats]:
-    """Return loss and accuracy of each chain's averaged prediction, (chains of all candidates,)."""
+    """Return loss and accuracy of each chain's averaged prediction, (chains of all candidates,).
+
+    Parameters are those of `score_candidates`. A chain is judged by its own validation examples; the accuracy
+    is NaN unless targets are classes.
+    """
     problem = run.problem
     means = run.averages()["mean"].values
     if problem.task == "regression":

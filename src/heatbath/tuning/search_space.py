@@ -1,4 +1,4 @@
-"""What is searched: methods with ranges, and the candidates that a quasi-random design makes of them."""
+"""Search spaces: methods with ranges, and the candidates that a quasi-random design places in them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,24 @@ from heatbath.methods.presets import PRESETS, SEARCHED
 from heatbath.methods.ranges import Between
 
 Searched: TypeAlias = "str | Partition | type[Method] | Callable[..., Partition] | Mapping[str, Any] | Family"
-"""What is searched of a method: a preset or a method, or its name, within ranges of its own; some arguments
-for the one that is named, with ranges or values; a partition with ranges; or a family of partitions."""
+"""A search space: a preset or method, or its name, with its default ranges; arguments for a named one, as
+ranges or values; a partition with ranges; or a `Family`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """What is searched of one method: all that differs in the values of some coefficients.
+    """The search space of one method: everything that differs only in the values of some coefficients.
 
-    Of values by name `make` makes what is tried, and `code` the Python expression for it, where the names of
-    heatbath (of heatbath.torch, for an optimiser) are known.
+    Parameters
+    ----------
+    name
+        Name of the method.
+    ranges
+        Range of each coefficient, by name; empty if the method has one candidate.
+    make
+        Function that makes a partition, or a factory of optimisers, from values by name.
+    code
+        Function that returns the Python expression for it, with the names of heatbath or heatbath.torch.
     """
 
     name: str
@@ -36,13 +44,13 @@ class Family:
     code: Callable[[Mapping[str, float]], str]
 
     def shares(self, values: Mapping[str, float]) -> list[float]:
-        """Where values are in their ranges, from 0 to 1."""
+        """Return the position of each value in its range, from 0 to 1."""
         return [range.share(values[name]) for name, range in self.ranges.items()]
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """What is tried: what it is called, and its values."""
+    """A candidate of a family: its name, and its values by coefficient."""
 
     name: str
     family: Family
@@ -50,60 +58,78 @@ class Candidate:
 
     @property
     def made(self) -> Any:
-        """What its family makes of its values: a partition, or a function that makes an optimiser."""
+        """The partition with these values, or a function that makes the optimiser."""
         return self.family.make(self.values)
 
 
 def families(methods: Searched | Sequence[Searched] | Mapping[str, Searched]) -> list[Family]:
-    """What is searched of each of the methods that were given; all that is wrong with them is refused."""
+    """Return the search space of each method.
+
+    Parameters
+    ----------
+    methods
+        One method, a list of methods, or methods by name.
+
+    Raises
+    ------
+    ValueError
+        If there is no method, or two have the same name.
+    """
     if isinstance(methods, Mapping):
-        given = [_family(searched, str(name)) for name, searched in methods.items()]
+        spaces = [_family(searched, str(name)) for name, searched in methods.items()]
+    elif isinstance(methods, (list, tuple)):
+        spaces = [_family(searched, None) for searched in methods]
     else:
-        several = methods if isinstance(methods, (list, tuple)) else (methods,)
-        given = [_family(searched, None) for searched in several]
-    if not given:
+        spaces = [_family(methods, None)]
+
+    if not spaces:
         raise ValueError("tune needs at least one method, got none")
-    names = [family.name for family in given]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    names = [family.name for family in spaces]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(
-            f"each method needs a name of its own, and there are several {', '.join(twice)}: give them as a "
-            "dict, {name: method}"
+            f"each method needs a name of its own, and there are several {', '.join(repeated)}: give them as "
+            "a dict, {name: method}"
         )
-    return given
+    return spaces
 
 
 def points(
-    family: Family,
-    count: int,
-    seed: int,
-    first: int = 0,
-    near: Sequence[Candidate] = (),
-    width: float = 1.0,
+    family: Family, count: int, seed: int, first: int = 0, near: Sequence[Candidate] = (), width: float = 1.0
 ) -> list[Candidate]:
-    """Candidates of a family, numbered from `first` on, that fill its ranges evenly.
+    """Return candidates of a family that fill its ranges evenly, or boxes around given candidates.
 
-    With others that they are to be `near`, in turn, they fill boxes about these, of a `width` that is a share
-    of the ranges. A family without ranges has one candidate, and none near it. They do not depend on other
-    families.
+    Parameters
+    ----------
+    family
+        The family. Without ranges it has one candidate, and none near others.
+    count
+        Number of candidates.
+    seed
+        Seed of the quasi-random design.
+    first
+        Number of the first candidate, for the names.
+    near
+        Centres of the boxes, taken in turn; none to fill the ranges.
+    width
+        Width of the boxes as a share of the ranges.
     """
     if not family.ranges:
         return [] if near else [Candidate(f"{family.name} {first}", family, {})]
-    shares = design(len(family.ranges), count, seed)
+    positions = design(len(family.ranges), count, seed)
     if near:
         centres = np.array([family.shares(near[i % len(near)].values) for i in range(count)])
-        shares = np.clip(centres + width * (shares - 0.5), 0.0, 1.0)
-    return [
-        Candidate(
-            f"{family.name} {first + number}",
-            family,
-            {name: range.at(share) for (name, range), share in zip(family.ranges.items(), row, strict=True)},
-        )
-        for number, row in enumerate(shares.tolist())
-    ]
+        positions = np.clip(centres + width * (positions - 0.5), 0.0, 1.0)
+
+    candidates = []
+    for number, row in enumerate(positions.tolist(), start=first):
+        ranges = zip(family.ranges.items(), row, strict=True)
+        values = {name: range.at(position) for (name, range), position in ranges}
+        candidates.append(Candidate(f"{family.name} {number}", family, values))
+    return candidates
 
 
 def design(dimensions: int, count: int, seed: int) -> NDArray[np.float64]:
-    """Points that fill the unit cube evenly, (count, dimensions): Sobol's, shifted at random modulo 1."""
+    """Return Sobol points in the unit cube, shifted at random modulo 1: (count, dimensions)."""
     from scipy.stats import qmc
 
     count = whole("candidates", count, low=1, high=2**16)
@@ -113,6 +139,15 @@ def design(dimensions: int, count: int, seed: int) -> NDArray[np.float64]:
 
 
 def _family(searched: object, name: str | None) -> Family:
+    """Return the search space of one method, in any of the forms of `Searched`.
+
+    Parameters
+    ----------
+    searched
+        The method.
+    name
+        Name to use; None for the usual one. Arguments for a method need its name.
+    """
     if isinstance(searched, Family):
         return replace(searched, name=name or searched.name)
     if isinstance(searched, Partition):
@@ -121,73 +156,95 @@ def _family(searched: object, name: str | None) -> Family:
                 f"{', '.join(axes)}: tune looks within ranges, such as between(0.02, 0.5), and takes no "
                 f"list; got {', '.join(map(repr, axes.values()))}"
             )
-        return _of_partitions(name or "partition", searched.ranges(), searched.at)
+        return _family_of_partitions(name or "partition", searched.ranges(), searched.at)
     if isinstance(searched, str):
-        return _family(_named(searched), name)
+        return _family(_method_named(searched), name)
     if isinstance(searched, Mapping) and name is not None:
         return _with_arguments(name, searched)
     for preset, function in PRESETS.items():
         if searched is function:
-            return Family(
-                name or preset, SEARCHED[preset], partial(_made, function), partial(call_of, preset)
-            )
+            make, code = partial(_make, function), partial(call_of, preset)
+            return Family(name or preset, SEARCHED[preset], make, code)
     if isinstance(searched, type) and issubclass(searched, Method):
         if "h" not in searched.searched:
-            raise ValueError(f"{searched.__name__} has no ranges to search in: say them, with Partition(...)")
-        return _of_partitions(name or searched.title, searched.searched, partial(_made, searched))
+            raise ValueError(
+                f"{searched.__name__} has no ranges to search in: tune a Partition(...) with ranges instead"
+            )
+        return _family_of_partitions(name or searched.title, searched.searched, partial(_make, searched))
     raise TypeError(
         "a method to tune is a preset such as AdLaLa, a method such as Adam, the name of one, or a partition "
         f"with ranges such as AdLaLa(h=between(0.02, 0.5)); got {searched!r}"
     )
 
 
-def _named(given: str) -> Callable[..., Partition] | type[Method]:
-    """The preset or method of a name, in any case."""
-    known: dict[str, Any] = {preset.lower(): function for preset, function in PRESETS.items()}
-    known |= {kind.title.lower(): kind for kind in known_methods().values() if kind.searched}
-    if given.lower() not in known:
-        raise ValueError(f"there is no method {given!r} to tune; accepted: {', '.join(known)}")
-    found: Callable[..., Partition] | type[Method] = known[given.lower()]
-    return found
+def _method_named(name: str) -> Callable[..., Partition] | type[Method]:
+    """Return the preset or method with a name, in upper or lower case."""
+    methods: dict[str, Callable[..., Partition] | type[Method]] = {
+        **{preset.lower(): function for preset, function in PRESETS.items()},
+        **{kind.title.lower(): kind for kind in known_methods().values() if kind.searched},
+    }
+    if name.lower() not in methods:
+        raise ValueError(f"there is no method {name!r} to tune; accepted: {', '.join(methods)}")
+    return methods[name.lower()]
 
 
 def _with_arguments(name: str, arguments: Mapping[str, Any]) -> Family:
-    """The preset or method of a name with arguments: ranges in place of its own, and values that stay."""
-    known = _named(name)
-    usual = _family(known, name)
-    accepted = list(dict.fromkeys(["h", *signature(known).parameters]))
+    """Return the search space of a named preset or method with some arguments.
+
+    Parameters
+    ----------
+    name
+        The preset or method.
+    arguments
+        Ranges that replace the default ones, and values that stay fixed.
+    """
+    method = _method_named(name)
+    default = _family(method, name)
+    accepted = list(dict.fromkeys(["h", *signature(method).parameters]))
     if unknown := [str(key) for key in arguments if key not in accepted]:
         raise ValueError(f"{name} has no {', '.join(unknown)}; accepted: {', '.join(accepted)}")
+
     fixed = {key: value for key, value in arguments.items() if not isinstance(value, Between)}
-    ranges = {key: value for key, value in {**usual.ranges, **arguments}.items() if key not in fixed}
+    ranges = {key: value for key, value in {**default.ranges, **arguments}.items() if key not in fixed}
 
     def make(values: Mapping[str, Any]) -> Partition:
-        return _made(known, {**fixed, **values})
+        return _make(method, {**fixed, **values})
 
-    _family(make(ranges), name)  # refuses ends that cannot be, and lists
-    return Family(name, ranges, make, (lambda values: make(values).code) if fixed else usual.code)
+    _family(make(ranges), name)  # refuses lists, and ranges with impossible ends
+    if fixed:
+        return _family_of_partitions(name, ranges, make)
+    return Family(name, ranges, make, default.code)
 
 
 def call_of(name: str, values: Mapping[str, object], *first: str) -> str:
-    """A call in Python, with arguments that come first, and these by name."""
+    """Return a call as Python code, with positional arguments `first` and keyword arguments `values`."""
     return f"{name}({', '.join([*first, *(f'{key}={value!r}' for key, value in values.items())])})"
 
 
-def _of_partitions(
+def _family_of_partitions(
     name: str, ranges: Mapping[str, Between], make: Callable[[Mapping[str, float]], Partition]
 ) -> Family:
+    """Return a search space whose code is that of the partitions that `make` returns."""
     return Family(name, ranges, make, lambda values: make(values).code)
 
 
-def _made(known: Callable[..., Partition] | type[Method], values: Mapping[str, Any]) -> Partition:
-    """What a preset, or a method for all parts, makes of its arguments."""
-    if not isinstance(known, type):
-        return known(**values)
-    rest = {name: value for name, value in values.items() if name != "h"}
-    if needed := [f.name for f in fields(known) if f.default is MISSING and f.name not in rest]:
-        ranges = ", ".join(f"{name}=between(...)" for name in needed)
+def _make(method: Callable[..., Partition] | type[Method], values: Mapping[str, Any]) -> Partition:
+    """Return the partition of a preset, or of one method for all parts, with values by name.
+
+    Raises
+    ------
+    ValueError
+        If a coefficient without a default has no value.
+    """
+    if not isinstance(method, type):
+        return method(**values)
+    coefficients = {name: value for name, value in values.items() if name != "h"}
+    required = [field.name for field in fields(method) if field.default is MISSING]
+    missing = [name for name in required if name not in coefficients]
+    if missing:
+        ranges = ", ".join(f"{name}=between(...)" for name in missing)
         raise ValueError(
-            f"{known.__name__} has no range to search in for {', '.join(needed)}: give it one in "
-            f"{known.__name__}.searched, or tune Partition({known.__name__}({ranges}), between(...))"
+            f"{method.__name__} has no range to search in for {', '.join(missing)}: give it one in "
+            f"{method.__name__}.searched, or tune Partition({method.__name__}({ranges}), between(...))"
         )
-    return Partition(known(**rest), values["h"])
+    return Partition(method(**coefficients), values["h"])

@@ -1,4 +1,4 @@
-"""What was tried in a search, and what it tells: the best, a table, what matters, what lies at an end."""
+"""Results of a search: the best candidate, a table, which coefficients matter, and ranges to widen."""
 
 from __future__ import annotations
 
@@ -10,32 +10,57 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from heatbath._internal.warnings import warn
+from heatbath._internal.warnings import SearchEdgeWarning, warn
+from heatbath.methods.partition import Partition
 from heatbath.methods.ranges import Between
 from heatbath.runs.plan import as_lines
+from heatbath.runs.run import Run
 from heatbath.tuning.search_space import Candidate, Family
 
 if TYPE_CHECKING:
     import pandas
 
+RUNGS = 4  # rungs of a ladder: the last one makes all steps
+ENOUGH = 8  # candidates needed to estimate importance, or to recognise an edge
+TREES = 200  # trees of the forest that estimates importance
+SCORES = ("rung", "steps", "loss", "accuracy", "single_loss", "single_accuracy", "diverged")
 
-from heatbath._internal.warnings import SearchEdgeWarning
-from heatbath.methods.partition import Partition
-from heatbath.runs.run import Run
 
-RUNGS = 4  # of a ladder; the last is the end
-ENOUGH = 8  # candidates to tell what matters, and what lies at an end
-TREES = 200  # of the forest that tells what matters
-EDGE = 0.1  # the share of a range, at either end, in which the best one is not to be
-ALSO, MOST = 0.15, 2 / 3  # nor so many of the best ones near it: by chance that is so for 1 % of coefficients
+@dataclass(frozen=True)
+class EdgeRule:
+    """When the best values of a coefficient count as being at an end of its range.
+
+    By chance this happens to 1 % of coefficients.
+    """
+
+    best: float = 0.1  # the best candidate is closer to the end than this share of the range
+    near: float = 0.15  # and good candidates are closer than this share ...
+    fraction: float = 2 / 3  # ... at least this fraction of them
+    good: int = 8  # good candidates are the best one in this many
+    fewest_good: int = 4  # but at least this many
+
+
+EDGE = EdgeRule()
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A candidate, how far it came, and what it was worth there, on the validation examples: `loss` and
-    `accuracy` of its averaged prediction, and the means over its single networks.
+    """A candidate, how far it came, and its scores there on the validation examples.
 
-    `rung` is 4 at the end, 5 where it was run again, and 0 where it was never judged.
+    Parameters
+    ----------
+    candidate
+        The candidate.
+    rung
+        Last rung that it completed: 4 at the end of the ladder, 5 if it was run again, 0 if never judged.
+    steps
+        Steps at the end of that rung.
+    loss, accuracy
+        Scores of its averaged prediction.
+    single_loss, single_accuracy
+        Mean scores of its single networks.
+    diverged
+        True if a chain diverged.
     """
 
     candidate: Candidate
@@ -49,35 +74,44 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """What its candidate is called."""
+        """The name of the candidate."""
         return self.candidate.name
 
     def lost(self, rung: int, steps: int) -> Trial:
-        """The same, diverged on the way to a rung."""
+        """Return the trial of the same candidate, diverged on the way to a rung that ends at step `steps`."""
         return Trial(self.candidate, rung, steps, diverged=True)
 
     @property
     def known(self) -> bool:
-        """Whether it was judged: after Ctrl-C some were not."""
+        """True if it was judged; after Ctrl-C some candidates weren't."""
         return self.rung > 0 or self.diverged
 
     def worth(self, by: Literal["loss", "accuracy"]) -> tuple[float, ...]:
-        """Its place among others, the best first: those that came further, and then by their scores."""
+        """Return a key that sorts trials, the best first: by how far they came, then by their scores."""
         scores = (self.loss,) if by == "loss" else (-self.accuracy, self.loss)
         return (self.diverged, -self.rung, *(math.inf if math.isnan(score) else score for score in scores))
 
 
 def ranked(trials: Mapping[str, Trial], family: Family, by: Literal["loss", "accuracy"]) -> list[Trial]:
-    """The trials of a family, the best first."""
-    own = [trial for trial in trials.values() if trial.candidate.family is family]
-    return sorted(own, key=lambda trial: trial.worth(by))
+    """Return the trials of a family, the best first."""
+    members = [trial for trial in trials.values() if trial.candidate.family is family]
+    return sorted(members, key=lambda trial: trial.worth(by))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trials:
-    """All that was tried, and what it was worth `by` the loss or the accuracy.
+    """All candidates of a search with their scores.
 
-    `finished` is False after Ctrl-C.
+    Parameters
+    ----------
+    families
+        The methods that were searched.
+    trials
+        One trial per candidate.
+    by
+        The score that ranks candidates.
+    finished
+        False after Ctrl-C.
     """
 
     families: Sequence[Family]
@@ -87,13 +121,18 @@ class Trials:
 
     @cached_property
     def best(self) -> dict[str, Trial]:
-        """The best of each method that has one, by name: of those that came to the end.
+        """The best trial of each method, by the method's name.
 
-        After Ctrl-C it is the best of those that came furthest.
+        It has completed all steps; after Ctrl-C it is the best of those that came furthest. Methods without
+        such a trial are left out, see `without`.
         """
-        last = RUNGS if self.finished else 1
-        first = {family.name: self._ranked(family)[:1] for family in self.families}
-        return {n: t for n, some in first.items() for t in some if t.rung >= last and not t.diverged}
+        required_rung = RUNGS if self.finished else 1
+        leaders = (trial for family in self.families for trial in self._ranked(family)[:1])
+        return {
+            trial.candidate.family.name: trial
+            for trial in leaders
+            if trial.rung >= required_rung and not trial.diverged
+        }
 
     @property
     def winner(self) -> str:
@@ -102,24 +141,36 @@ class Trials:
 
     @property
     def without(self) -> dict[str, str]:
-        """The methods that have no best, and why."""
-        return {f.name: self._why(self._ranked(f)) for f in self.families if f.name not in self.best}
+        """The methods without a best trial, each with the reason."""
+        failed = [family for family in self.families if family.name not in self.best]
+        return {family.name: self._reason(self._ranked(family)) for family in failed}
 
-    def _why(self, own: Sequence[Trial]) -> str:
-        lost = sum(trial.diverged for trial in own)
-        if lost == len(own):
+    def _reason(self, trials: Sequence[Trial]) -> str:
+        """Return why a method with these trials has no best one."""
+        diverged = sum(trial.diverged for trial in trials)
+        if diverged == len(trials):
             return "every candidate diverged"
         if not self.finished:
             return "no candidate has been judged yet"
-        return f"none came to the end: {lost} of its {len(own)} candidates diverged, among them all the best"
+        return (
+            f"none came to the end: {diverged} of its {len(trials)} candidates diverged, among them all the "
+            "best"
+        )
 
     def _ranked(self, family: Family) -> list[Trial]:
+        """Return the trials of a method, the best first."""
         return ranked({trial.name: trial for trial in self.trials}, family, self.by)
 
     def code(self, method: str | None = None) -> str:
-        """The best, of a method or of all, as Python that makes it: a partition with the names of heatbath,
-        an optimiser with those of heatbath.torch.
+        """Return a Python expression for the best candidate: a partition of heatbath, or a torch optimiser.
 
+        Parameters
+        ----------
+        method
+            Name of a method; None for the best of all methods.
+
+        Examples
+        --------
         >>> import heatbath as hb
         >>> problem = hb.datasets.spirals(turns=1, n_train=100, n_test=20)
         >>> found = hb.tune(problem, hb.MLP((10,)), hb.AdLaLa, steps=80, candidates=4)
@@ -131,75 +182,86 @@ class Trials:
 
     @cached_property
     def table(self) -> pandas.DataFrame:
-        """All that was tried, of each method those first that came furthest and were better there.
+        """All candidates as a table, method by method, the best first, with a column for each coefficient.
 
-        With a column for each coefficient; `best` is True for the best of a method, if it has one.
+        `best` is True for the best candidate of a method, if it has one.
         """
         import pandas
 
         rows = []
         for family in self.families:
             for trial in self._ranked(family):
-                scores = {
-                    name: getattr(trial, name)
-                    for name in (
-                        "rung", "steps", "loss", "accuracy", "single_loss", "single_accuracy", "diverged"
-                    )
-                }  # fmt: skip
+                scores = {name: getattr(trial, name) for name in SCORES}
                 best = trial is self.best.get(family.name)
                 rows.append({"method": family.name, "best": best, **scores, **trial.candidate.values})
         return pandas.DataFrame(rows)
 
     @cached_property
     def importance(self) -> dict[str, dict[str, float]]:
-        """How much each coefficient of each method decides of the order of its candidates, the most first.
+        """How much each coefficient decides the ranks of candidates: {method: {coefficient: share}}.
 
-        Shares of 1, by a forest of trees that tell the place in that order from the coefficients. Candidates
-        that diverged are the last, and those that were never judged do not count. A method with fewer
-        than eight that do, or whose candidates are all alike, is left out.
+        The shares of a method add up to 1, the largest comes first. A random forest estimates them by
+        predicting a candidate's rank from its coefficients. Diverged candidates rank last; those that were
+        never judged don't count. Methods with fewer than eight candidates that count, or with equal ones
+        only, are left out.
+        """
+        importances = {family.name: self._importance(family) for family in self.families}
+        return {method: shares for method, shares in importances.items() if shares}
+
+    def _importance(self, family: Family) -> dict[str, float]:
+        """Return the share of each coefficient of a method in its candidates' ranks; see `importance`.
+
+        The result is empty if there are too few candidates, or all are equal.
         """
         from sklearn.ensemble import RandomForestRegressor
 
-        found = {}
-        for family in self.families:
-            order = [trial for trial in self._ranked(family) if trial.known]
-            if len(order) < ENOUGH or not family.ranges:
-                continue
-            shares = np.array([family.shares(trial.candidate.values) for trial in order])
-            alike = [trial.worth(self.by) for trial in order]
-            places = np.array([alike.index(worth) for worth in alike], np.float64)
-            forest = RandomForestRegressor(TREES, random_state=0, min_samples_leaf=2).fit(shares, places)
-            with np.errstate(invalid="ignore"):  # where no tree tells anything
-                told = dict(zip(family.ranges, forest.feature_importances_.tolist(), strict=True))
-            if sum(told.values()) > 0:
-                found[family.name] = dict(sorted(told.items(), key=lambda pair: -pair[1]))
-        return found
+        judged = [trial for trial in self._ranked(family) if trial.known]
+        if len(judged) < ENOUGH or not family.ranges:
+            return {}
+        positions = np.array([family.shares(trial.candidate.values) for trial in judged])
+        keys = [trial.worth(self.by) for trial in judged]
+        ranks = np.array([keys.index(key) for key in keys], np.float64)  # equal candidates share the first
+        forest = RandomForestRegressor(TREES, random_state=0, min_samples_leaf=2).fit(positions, ranks)
+        with np.errstate(invalid="ignore"):  # 0/0 if no tree has a split
+            shares = dict(zip(family.ranges, forest.feature_importances_.tolist(), strict=True))
+        if not sum(shares.values()) > 0:
+            return {}
+        return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
 
     @property
     def edges(self) -> dict[str, dict[str, float]]:
-        """The coefficients of each method whose best values lie at an end of their range, and that end.
+        """The coefficients whose best values are at an end of their range: {method: {coefficient: end}}.
 
-        The best lies in the last tenth of the range there, and two thirds of the best eighth of the
-        candidates (of four at least) near it. No coefficient is below 0, so that 0 is no such end.
+        The best candidate is in the last tenth of the range, and two thirds of the best eighth of the
+        candidates (at least four) are in the last 15 %. An end at 0 doesn't count, as no coefficient is
+        negative.
         """
-        found: dict[str, dict[str, float]] = {}
-        for family in self.families:
-            order = [trial for trial in self._ranked(family) if trial.rung and not trial.diverged]
-            first = order[: max(4, len(order) // 8)]
-            if len(order) < ENOUGH or family.name not in self.best:
-                continue
-            shares = np.array([family.shares(trial.candidate.values) for trial in first])
-            for (name, range), column in zip(family.ranges.items(), shares.T, strict=True):
-                for end, away in ((range.low, column), (range.high, 1 - column)):
-                    if away[0] < EDGE and np.mean(away < ALSO) >= MOST and end != 0:
-                        found.setdefault(family.name, {})[name] = end
-        return found
+        edges = {family.name: self._edges_of(family) for family in self.families}
+        return {method: ends for method, ends in edges.items() if ends}
+
+    def _edges_of(self, family: Family) -> dict[str, float]:
+        """Return the coefficients of a method whose best values are at an end of their range, with that end.
+
+        The result is empty if there are too few candidates, or none is the best; see `EdgeRule`.
+        """
+        stable = [trial for trial in self._ranked(family) if trial.rung and not trial.diverged]
+        if len(stable) < ENOUGH or family.name not in self.best:
+            return {}
+        good = stable[: max(EDGE.fewest_good, len(stable) // EDGE.good)]
+        positions = np.array([family.shares(trial.candidate.values) for trial in good])
+        edges = {}
+        for (name, range), column in zip(family.ranges.items(), positions.T, strict=True):
+            for end, distances in ((range.low, column), (range.high, 1 - column)):
+                is_near = np.mean(distances < EDGE.near) >= EDGE.fraction
+                if distances[0] < EDGE.best and is_near and end != 0:
+                    edges[name] = end
+        return edges
 
     @property
     def wider(self) -> dict[str, dict[str, Between]]:
-        """The ranges to look in next, of the coefficients whose best values lie at an end of theirs.
+        """The ranges to search next, for coefficients whose best values are at an end of their range.
 
-        By the name of a preset or a method, that is what `tune` takes: `tune(problem, network, found.wider)`.
+        For presets and methods, pass it to `tune`: `tune(problem, network, found.wider)`.
         """
         ranges = {family.name: family.ranges for family in self.families}
         return {
@@ -219,26 +281,28 @@ class Trials:
         return as_lines(title, lines | self.without)
 
     def _at_edge(self, method: str) -> str:
-        """What lies at an end of its range, and where to look next."""
+        """Return, as text, a method's best values at an end of their range and the ranges to try next."""
         wider = self.wider[method]
         return ", ".join(
             f"{name} at {end!r}, try {wider[name]!r}" for name, end in self.edges[method].items()
         )
 
 
-def warn_of_edges(found: Trials) -> None:
-    """Warn of what lies at an end of its range."""
-    for method in found.edges:
-        warn(f"the best of {method} lie at the end of a range: {found._at_edge(method)}", SearchEdgeWarning)
+def warn_of_edges(result: Trials) -> None:
+    """Warn of coefficients whose best values are at an end of their range."""
+    for method in result.edges:
+        warn(f"the best of {method} lie at the end of a range: {result._at_edge(method)}", SearchEdgeWarning)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TuningResult(Trials):
-    """What `tune` has found: the best `partition`, and all that was tried.
+    """Result of `tune`: the best `partition`, its `run`, and all candidates with their scores.
 
-    `lasts` are the runs of those that came furthest in each round of the search and, in the end, of those
-    that were run again: comparisons on the training examples without those for validation. `run` is that of
-    the best.
+    Parameters
+    ----------
+    lasts
+        Runs of the last rung of each round, and of the finalists that were run again: comparisons, trained
+        without the validation examples.
     """
 
     lasts: Sequence[Run]
@@ -255,11 +319,11 @@ class TuningResult(Trials):
 
     @property
     def run(self) -> Run:
-        """The run of the best, as far as it came."""
+        """The run of the best candidate, as far as it came."""
         name = self.best[self.winner].name
-        for last in reversed(self.lasts):
-            if name in last.plan.named:
-                return last.select(method=name)
+        for comparison in reversed(self.lasts):
+            if name in comparison.plan.named:
+                return comparison.select(method=name)
         raise ValueError(
             f"the run of {name} was not kept: it had been dropped, those that were better have diverged, and "
             "Ctrl-C ended the search. Train with its partition, or search again"

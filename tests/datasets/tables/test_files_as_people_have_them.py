@@ -21,27 +21,27 @@ from tests.cli.conftest import call as call
 from tests.cli.conftest import no_pictures as no_pictures
 
 QUICK = ["--method", "lol", "--hidden", "4", "--steps", "20", "--chains", "2"]
-RNG = np.random.default_rng(0)
 ROWS = 60
 
 
 def customers(rows=ROWS):
     """A table with all kinds of columns, and whether a customer has left."""
+    rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
             "id": np.arange(1, rows + 1),
             "name": [f"customer {i}" for i in range(rows)],
-            "age": RNG.integers(18, 80, rows).astype(object),
-            "town": RNG.choice(["Köln", "Bern", "Århus"], rows),
-            "zip": RNG.choice(["00501", "10001", "94016"], rows),
+            "age": rng.integers(18, 80, rows).astype(object),
+            "town": rng.choice(["Köln", "Bern", "Århus"], rows),
+            "zip": rng.choice(["00501", "10001", "94016"], rows),
             "since": pd.date_range("2015-01-05", periods=rows, freq="37D").strftime("%d.%m.%Y"),
-            "paid": RNG.choice(["True", "False"], rows),
-            "spent": RNG.exponential(100, rows).round(2),
+            "paid": rng.choice(["True", "False"], rows),
+            "spent": rng.exponential(100, rows).round(2),
             "country": "EU",
         }
     )
     frame.loc[3, "age"], frame.loc[4, "age"], frame.loc[5, "town"] = "NA", "", ""
-    frame["left"] = np.where(frame["spent"] + RNG.normal(0, 50, rows) > 100, "no", "yes")
+    frame["left"] = np.where(frame["spent"] + rng.normal(0, 50, rows) > 100, "no", "yes")
     return frame
 
 
@@ -51,13 +51,26 @@ def text(frame, **options):
 
 def wide_or_long(rows, columns):
     """Numbers, of which the first tells of the target."""
-    frame = pd.DataFrame(RNG.normal(size=(rows, columns)).astype(np.float32).round(2)).add_prefix("x")
-    return text(frame.assign(y=(frame["x0"] + RNG.normal(0, 0.1, rows)).round(2)))
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(rng.normal(size=(rows, columns)).astype(np.float32).round(2)).add_prefix("x")
+    return text(frame.assign(y=(frame["x0"] + rng.normal(0, 0.1, rows)).round(2)))
+
+
+def three_numbers():
+    """Three columns of numbers, and a target that the first determines but for noise."""
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame(rng.normal(size=(ROWS, 3)).round(3), columns=["a", "b", "c"])
+    return frame.assign(y=(frame["a"] * 2 + rng.normal(0, 0.1, ROWS)).round(3))
+
+
+def genes():
+    """More columns than rows."""
+    rng = np.random.default_rng(3)
+    return pd.DataFrame(rng.normal(size=(20, 150)).round(2)).add_prefix("gene ").assign(y=range(20))
 
 
 CUSTOMERS = customers()
-NUMBERS = pd.DataFrame(RNG.normal(size=(ROWS, 3)).round(3), columns=["a", "b", "c"])
-NUMBERS["y"] = (NUMBERS["a"] * 2 + RNG.normal(0, 0.1, ROWS)).round(3)
+NUMBERS = three_numbers()
 FILES = {
     "text, dates, truth values and empty cells": (text(CUSTOMERS), ["left"]),
     "semicolons and decimal commas": (text(CUSTOMERS, sep=";", decimal=","), ["spent"]),
@@ -69,10 +82,7 @@ FILES = {
     "one column beside the target": (text(NUMBERS[["a", "y"]]), ["y"]),
     "several targets": (text(NUMBERS), ["y", "c"]),
     "counts that are classes": (text(NUMBERS.assign(y=np.arange(ROWS) % 3)), ["y"]),
-    "more columns than rows": (
-        text(pd.DataFrame(RNG.normal(size=(20, 150)).round(2)).add_prefix("gene ").assign(y=range(20))),
-        ["y"],
-    ),
+    "more columns than rows": (text(genes()), ["y"]),
     "three thousand rows, of which many are the same": (text(pd.concat([CUSTOMERS] * 50)), ["left"]),
     "50,000 rows of 30 columns": (partial(wide_or_long, 50_000, 29), ["y"]),
     "200 rows of 2,000 columns": (partial(wide_or_long, 200, 1_999), ["y"]),

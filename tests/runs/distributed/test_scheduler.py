@@ -6,8 +6,6 @@ import select
 import subprocess
 import sys
 import textwrap
-import threading
-import time
 import weakref
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,75 +18,28 @@ import xarray as xr
 
 import heatbath as hb
 from heatbath import paper
-from heatbath._internal.warnings import DifferentBitsWarning, InterruptedWarning
+from heatbath._internal.warnings import InterruptedWarning
 from heatbath.cli import main
 from heatbath.cli.report import figures
-from heatbath.engine import compile
-from heatbath.engine.compile import once, reporting
 from heatbath.engine.loop import run_chains
 from heatbath.paper import runner
 from heatbath.runs import dataset, file, simulation
 from heatbath.runs.continuation import plan_differences
 from heatbath.runs.distributed import block as blocks
-from heatbath.runs.distributed import pools, scheduler, worker
+from heatbath.runs.distributed import pools, scheduler
 from heatbath.runs.distributed import store as store_module
-from heatbath.runs.distributed.block import AbandonedError, About, SharedPlan, Task
+from heatbath.runs.distributed.block import About, SharedPlan, Task
 from heatbath.runs.distributed.scheduler import SECONDS, BlockScheduler, Means, Sizes
 from heatbath.runs.distributed.store import Store
-from heatbath.runs.distributed.worker import _ready, compute, hash_files, machine, vector_instructions
+from heatbath.runs.distributed.worker import compute
 from heatbath.runs.plan import make_plan
+from tests.runs.distributed import GRID, NETWORK, SIZES, AtOnce, limit_steps, own_data
 
-NETWORK = hb.MLP((5,))
-GRID = hb.AdLaLa(h=0.25, sigma=[0.0, 1e-2], tau=[1e-5, 1e-3])
-SIZES = dict(steps=60, chains=7, record=4, samples=3, histogram=(-3, 3, 4), average=[[0.5, 1.0]])
 METHODS = {
     "LOL": hb.LOL(),
     "Adam": hb.Partition(hb.Adam(), h=0.01),
     "SGLD": hb.Partition(hb.SGLD(0.01), h=0.1),
 }
-
-
-@pytest.fixture(scope="module")
-def problem():
-    return hb.datasets.spirals(n_train=40, n_test=20)
-
-
-@pytest.fixture(scope="module")
-def alone(problem):
-    return hb.sweep(problem, NETWORK, GRID, **SIZES)
-
-
-@pytest.fixture
-def cut(monkeypatch):
-    """Return a function that sets the number of chains of every block."""
-
-    def into(size):
-        monkeypatch.setattr(Sizes, "chains", lambda self, left: size)
-
-    return into
-
-
-@pytest.fixture
-def threads():
-    with ThreadPoolExecutor(2) as executor:
-        yield executor
-
-
-class AtOnce(Executor):
-    """An executor that runs tasks at once, in this thread, and counts them."""
-
-    def __init__(self, fails=lambda number: None):
-        self.tasks, self.fails = [], fails
-
-    def submit(self, function, task, *arguments):
-        future = Future()
-        self.tasks.append(range(task.first, task.stop))
-        try:
-            self.fails(len(self.tasks))
-            future.set_result(function(task, *arguments))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 @pytest.mark.parametrize("size", [28, 14, 4])
@@ -128,7 +79,7 @@ def test_the_data_set_of_a_chain_depends_on_its_number(threads, cut):
 
 def test_a_block_whose_chains_all_diverge_is_a_part_of_the_run(problem, threads, cut, monkeypatch):
     cut(4)
-    _limit_steps(monkeypatch, 20)
+    limit_steps(monkeypatch, 20)
     wild = hb.Partition(hb.SGD(), h=[0.1, 1e30])
     with pytest.warns(hb.DivergedWarning) as here:
         run = hb.sweep(problem, NETWORK, wild, steps=30, chains=4, executor=threads)
@@ -138,89 +89,6 @@ def test_a_block_whose_chains_all_diverge_is_a_part_of_the_run(problem, threads,
     assert [str(w.message) for w in here] == [str(w.message) for w in there]
     with pytest.raises(FloatingPointError, match="all chains diverged"):
         hb.sweep(problem, NETWORK, hb.Partition(hb.SGD(), h=[1e29, 1e30]), steps=30, executor=threads)
-
-
-def test_what_is_stored_is_not_computed_again(problem, alone, cut, tmp_path):
-    cut(5)
-    path = tmp_path / "sweep.nc"
-
-    def third(number):
-        if number == 3:
-            raise ValueError("on purpose")
-
-    broken = AtOnce(third)
-    with pytest.raises(
-        RuntimeError, match=r"chains 10 to 14 failed on a worker: ValueError: on purpose; .*continues"
-    ):
-        hb.sweep(problem, NETWORK, GRID, executor=broken, checkpoint=path, **SIZES)
-    done = {int(name.stem.split("-")[1]) for name in (tmp_path / "sweep.nc.blocks").glob("chains*")}
-    assert {0, 5} <= done
-    assert 10 not in done
-    cut(4)  # blocks of another size fill the gaps
-    second = AtOnce()
-    run = hb.sweep(problem, NETWORK, GRID, executor=second, checkpoint=path, **SIZES)
-    xr.testing.assert_identical(run.data, alone.data)
-    assert not any(first in block for first in done for block in second.tasks)
-    assert sum(map(len, second.tasks)) == run.plan.total - sum(min(5, 28 - first) for first in done)
-    assert not (tmp_path / "sweep.nc.blocks").exists()
-    xr.testing.assert_identical(hb.load(path).data, alone.data)
-    third_time = AtOnce()
-    hb.sweep(problem, NETWORK, GRID, executor=third_time, checkpoint=path, **SIZES)
-    assert third_time.tasks == []
-
-
-def test_blocks_of_another_run_damaged_ones_and_those_of_another_heatbath_are_refused(problem, tmp_path):
-    plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    store = Store(plan, tmp_path)
-    shared = store.shared
-    block = compute(Task(shared.digest, (), 0, 3, 20), shared.content)
-    store.add(block)
-    (path,) = tmp_path.glob("chains*")
-    assert Store(plan, tmp_path).missing() == [range(3, 8)]
-    other = make_plan(problem, NETWORK, GRID, steps=21, chains=2)
-    with pytest.raises(ValueError, match=r"is of another run, with other steps.*it is left alone"):
-        Store(other, tmp_path)
-    with pytest.raises(ValueError, match="is of another run: it is left alone"):
-        Store(other).add(block)
-    with pytest.raises(ValueError, match="two blocks have some of these chains"):
-        Store(plan, tmp_path).add(compute(Task(shared.digest, (), 2, 4, 20), shared.content))
-    with pytest.raises(ValueError, match="begins at step 0, and the block before it ends at 20"):
-        Store(plan, tmp_path).add(block)
-    assert [one.name for one in tmp_path.glob("chains*")] == [path.name]
-    damaged = block.content[:200] + bytes([block.content[200] ^ 1]) + block.content[201:]
-    path.unlink()
-    with pytest.raises(ValueError, match="damaged"):
-        Store(plan, tmp_path).add(block._replace(content=damaged))
-    path.write_bytes(damaged)
-    with pytest.raises(ValueError, match=r"damaged.*Remove it, and repeat the call that began the run"):
-        Store(plan, tmp_path)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "letter.txt").write_text("")
-    with pytest.raises(FileExistsError, match=r"other things in it \(letter.txt\)"):
-        Store(plan, tmp_path / "other")
-    with pytest.raises(NotADirectoryError, match="is a file"):
-        Store(plan, path)
-
-
-@pytest.mark.parametrize(
-    ("name", "outcome"), [("heatbath", ValueError), ("instructions", DifferentBitsWarning)]
-)
-def test_blocks_whose_bits_may_differ_are_refused_or_warned_of(problem, monkeypatch, name, outcome):
-    plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    shared = SharedPlan.of_plan(plan)
-    block = compute(Task(shared.digest, (), 0, 8, 20), shared.content)
-    here = machine(plan, ()) | {name: "another"}
-    monkeypatch.setattr(store_module, "machine", lambda *_: here)
-    store = Store(plan)
-    if outcome is ValueError:
-        with pytest.raises(ValueError, match="another version of heatbath"):
-            store.add(block)
-    else:
-        with pytest.warns(
-            DifferentBitsWarning, match=r"instructions .* this computer .*instructions another"
-        ):
-            store.add(block)
-        assert store.done == 8
 
 
 def test_ctrl_c_leaves_no_task_behind_and_the_same_call_continues(problem, alone, cut, tmp_path):
@@ -244,18 +112,6 @@ def test_ctrl_c_leaves_no_task_behind_and_the_same_call_continues(problem, alone
     assert 1 <= len(list((tmp_path / "sweep.nc.blocks").glob("chains*"))) < 7
     run = hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), checkpoint=path, **SIZES)
     xr.testing.assert_identical(run.data, alone.data)
-
-
-def test_a_task_that_nobody_waits_for_ends_within_a_call_of_compiled_code(problem):
-    plan = make_plan(problem, NETWORK, GRID, steps=10**9, chains=2, record=1)
-    shared, asked = SharedPlan.of_plan(plan), []
-
-    def wanted():
-        asked.append(1)
-        return len(asked) < 3
-
-    with pytest.raises(AbandonedError, match="chains 1 to 3"):
-        compute(Task(shared.digest, (), 1, 4, 10**9), shared.content, wanted)
 
 
 def test_a_lost_worker_s_block_is_computed_by_another(problem, alone, cut, monkeypatch):
@@ -345,15 +201,10 @@ def test_sizes_are_limited_by_the_bytes_of_the_results(problem, monkeypatch):
     assert sizes.until(16, 300) == 301
 
 
-def _limit_steps(monkeypatch, steps):
-    """Limit the number of steps of every block."""
-    monkeypatch.setattr(Sizes, "until", lambda self, chains, step: min(step + steps, self.plan.steps))
-
-
 @pytest.mark.parametrize("steps", [25, 59])
 def test_blocks_that_are_cut_in_time_have_the_bits_of_the_whole(problem, alone, cut, monkeypatch, steps):
     cut(20)
-    _limit_steps(monkeypatch, steps)
+    limit_steps(monkeypatch, steps)
     executor = AtOnce()
     run = hb.sweep(problem, NETWORK, GRID, executor=executor, **SIZES)
     xr.testing.assert_identical(run.data, alone.data)
@@ -376,114 +227,13 @@ def test_a_slow_block_comes_back_and_continues_as_another(problem):
 def test_a_run_is_resumed_on_an_executor(problem, cut, monkeypatch):
     """Only the state of the chains goes to the workers, not what was noted before."""
     cut(3)
-    _limit_steps(monkeypatch, 15)
+    limit_steps(monkeypatch, 15)
     start = hb.sweep(problem, NETWORK, GRID, steps=30, chains=3, record=3, samples=3)
     executor, changed = AtOnce(), hb.AdLaLa(h=0.125, sigma=[0.0, 1e-2], tau=[1e-5, 1e-3])
     longer = start.resume(30, changed, executor=executor)
     xr.testing.assert_identical(longer.data, start.resume(30, changed).data)
     assert len(executor.tasks) == 4 * 2
     assert plan_differences(longer.plan, start.resume(30, changed).plan) == []
-
-
-def test_a_run_in_a_folder_is_the_same_and_is_not_in_memory(problem, alone, cut, monkeypatch, tmp_path):
-    pytest.importorskip("dask", reason="the extra dask is not installed")
-    cut(9)
-    _limit_steps(monkeypatch, 25)
-    seen = []
-    run = hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", progress=seen.append, **SIZES)
-    assert seen[-1].step == 60
-    assert all(run.data[name].chunks for name in ("theta", "loss", "xi", "samples", "average"))
-    xr.testing.assert_identical(run.data.load(), alone.data)
-    again = hb.load(tmp_path / "run")
-    assert again.data["samples"].chunks == ((9, 9, 9, 1), (1, 1, 1), (21,))
-    xr.testing.assert_identical(again.data.load(), alone.data)
-    assert plan_differences(again.plan, alone.plan) == []
-    assert repr(again) == repr(alone)
-
-
-def test_a_run_in_a_folder_does_what_runs_do(problem, cut, tmp_path):
-    pytest.importorskip("dask", reason="the extra dask is not installed")
-    cut(3)
-    options = dict(steps=60, chains=7, record=4, samples=3, average=[[0.5, 1.0]], weights=True)
-    here = hb.train(problem, NETWORK, hb.AdLaLa(), **options)
-    run = hb.train(problem, NETWORK, hb.AdLaLa(), folder=tmp_path / "run", **options)
-    X = [[0.1, 0.2], [1.0, -1.0]]
-    for over in ("samples", "chains"):
-        np.testing.assert_array_equal(run.predict(X, over=over).mean, here.predict(X, over=over).mean)
-    np.testing.assert_array_equal(run.predict(over="steps").mean, here.predict(over="steps").mean)
-    np.testing.assert_array_equal(run.outputs(X, samples=True), here.outputs(X, samples=True))
-    xr.testing.assert_identical(run.weights("hidden").load(), here.weights("hidden"))
-    xr.testing.assert_identical(run.resume(20).data, here.resume(20).data)
-    run.save(tmp_path / "run.nc")
-    xr.testing.assert_identical(hb.load(tmp_path / "run.nc").data, here.data)
-
-
-def test_an_unfinished_folder_is_continued(problem, alone, cut, monkeypatch, tmp_path):
-    pytest.importorskip("dask", reason="the extra dask is not installed")
-    cut(9)
-    _limit_steps(monkeypatch, 25)
-    path = tmp_path / "run"
-
-    def seventh(number):
-        if number == 7:
-            raise ValueError("on purpose")
-
-    with pytest.raises(RuntimeError, match=r"on purpose; .*continues"):
-        hb.sweep(problem, NETWORK, GRID, executor=AtOnce(seventh), folder=path, **SIZES)
-    there = {one.name for one in path.glob("chains*")}
-    with pytest.raises(ValueError, match=r"has \d+ of 28 chains to the last step: repeat the call"):
-        hb.load(path)
-    with pytest.raises(ValueError, match="is of another run, with other seed"):
-        hb.sweep(problem, NETWORK, GRID, folder=path, seed=1, **SIZES)
-    executor = AtOnce()
-    run = hb.sweep(problem, NETWORK, GRID, executor=executor, folder=path, **SIZES)
-    xr.testing.assert_identical(run.data.load(), alone.data)
-    assert len(executor.tasks) == 4 * 3 - len(there)
-    assert not run.data["died"].chunks
-
-
-def test_two_processes_cannot_compute_for_the_same_folder(problem, tmp_path):
-    plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    with (
-        Store.locked(plan, tmp_path / "run"),
-        pytest.raises(RuntimeError, match="another process is computing blocks for it"),
-        Store.locked(plan, tmp_path / "run"),
-    ):
-        pass
-    with Store.locked(plan, tmp_path / "run"):
-        pass
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
-        Store(plan, tmp_path / "none" / "run")
-
-
-def test_a_folder_that_cannot_be_written_is_named(problem, tmp_path, monkeypatch):
-    def refuse(*arguments, **options):
-        raise OSError(30, "Read-only file system")
-
-    (tmp_path / "run").mkdir()
-    with monkeypatch.context() as patch:
-        patch.setattr("builtins.open", refuse)
-        with pytest.raises(OSError, match=r"run/.lock cannot be written: Read-only"):
-            hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", **SIZES)
-    monkeypatch.setattr(store_module.Path, "mkdir", refuse)
-    with pytest.raises(OSError, match=r"new cannot be made: Read-only"):
-        hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "new", **SIZES)
-
-
-def test_a_folder_is_refused_where_it_cannot_be(problem, tmp_path):
-    with pytest.raises(ValueError, match="its own checkpoint"):
-        hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", checkpoint=tmp_path / "run.nc", **SIZES)
-    with pytest.raises(ValueError, match='nothing may be "auto"'):
-        hb.train(problem, NETWORK, hb.AdLaLa(), steps=60, warm=10, folder=tmp_path / "run")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_without_dask_the_error_names_the_extra(problem, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "dask", None)
-    monkeypatch.setitem(sys.modules, "dask.array", None)
-    with pytest.raises(ModuleNotFoundError, match=r"heatbath\[dask\]"):
-        hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", **SIZES)
-    assert list(tmp_path.iterdir()) == []  # it is said before the work
 
 
 def test_progress_covers_all_blocks(problem, cut, threads):
@@ -549,88 +299,6 @@ def test_a_block_that_is_refused_or_cannot_be_written_is_no_fault_of_a_worker(pr
         BlockScheduler(pools.Pool(AtOnce()), store, 1, 4.0).run(None)
 
 
-def test_a_finished_folder_is_read_by_another_version(problem, alone, cut, monkeypatch, tmp_path):
-    pytest.importorskip("dask", reason="the extra dask is not installed")
-    cut(28)
-    hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", **SIZES)
-    monkeypatch.setattr(worker, "library_hash", lambda: "a later one")
-    xr.testing.assert_identical(hb.load(tmp_path / "run").data.load(), alone.data)
-
-
-def test_the_description_of_a_machine_has_a_hash_of_the_sources(tmp_path, monkeypatch, problem):
-    plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    kinds = {"heatbath", "numba", "llvmlite", "numpy", "processor", "instructions"}
-    assert set(machine(plan, ())) == kinds
-    wide = make_plan(problem, hb.MLP((300, 300)), GRID, steps=20)
-    assert machine(wide, ())["kernels"]
-    (tmp_path / "own_methods.py").write_text("A = 1")
-    monkeypatch.syspath_prepend(tmp_path)
-    first = machine(plan, ("own_methods",))["methods"]
-    (tmp_path / "own_methods.py").write_text("A = 2")
-    assert machine(plan, ("own_methods",))["methods"] != first
-    sys.modules.pop("own_methods")
-    (tmp_path / "a.py").write_text("")
-    (tmp_path / "b.py").write_text("")
-    assert hash_files([tmp_path / "a.py"]) != hash_files([tmp_path / "b.py"])
-
-
-def test_a_lock_ends_with_the_call_though_forked_workers_live_on(problem, tmp_path):
-    """A worker that is forked meanwhile has the files of the driver."""
-    plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    awake, asleep = os.pipe()
-    with Store.locked(plan, tmp_path / "run"):
-        if not (child := os.fork()):
-            os.close(asleep)
-            os.read(awake, 1)  # until the other end is closed
-            os._exit(0)
-    os.close(awake)
-    another = f"""
-        from pathlib import Path
-        from heatbath.runs.distributed.store import lock_folder
-        with lock_folder(Path({str(tmp_path / "run")!r})):
-            print("free")
-    """
-    try:
-        free = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(another)], capture_output=True, text=True, check=False
-        )
-        assert free.stdout == "free\n", free.stderr
-    finally:
-        os.close(asleep)
-        os.waitpid(child, 0)
-
-
-def test_a_folder_is_read_when_it_is_locked(problem, tmp_path):
-    """What another process has stored until then is known."""
-    plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    with Store.locked(plan, tmp_path / "run") as store:
-        store.add(compute(Task(store.shared.digest, (), 0, 3, 20), store.shared.content))
-    with Store.locked(plan, tmp_path / "run") as store:
-        assert store.missing() == [range(3, 8)]
-
-
-def test_blocks_of_a_run_that_is_joined_are_removed_and_not_in_the_way(problem, cut, tmp_path, monkeypatch):
-    cut(4)
-    path, folder = tmp_path / "run.nc", tmp_path / "run.nc.blocks"
-    options = dict(steps=20, chains=2, record=2, checkpoint=path)
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "remove", lambda self: None)  # as if it had been killed there
-        run = hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), **options)
-    assert (folder / "plan.nc").exists()
-    longer = run.resume(20, executor=AtOnce(), checkpoint=path)
-    assert longer.step == 40
-    assert not folder.exists()
-    with monkeypatch.context() as patch:
-        patch.setattr(store_module.Path, "rmdir", lambda self: 1 / 0)  # the plan is the last to go
-        gone = []
-        patch.setattr(store_module.Path, "unlink", lambda self, missing_ok=False: gone.append(self.name))
-        store = Store(run.plan, folder)
-        store.add(compute(Task(store.shared.digest, (), 0, 8, 20), store.shared.content))
-        with pytest.raises(ZeroDivisionError):
-            store.remove()
-    assert [name for name in gone if not name.endswith(".part")][-2:] == ["plan.nc", ".lock"]
-
-
 def test_means_forget_what_was_taken_away_however_large():
     def about(loss, heat):
         return About("", 0, 2, 0, 5, [], {}, "", 1.0, 0.0, loss, float("nan"), {"hidden": heat})
@@ -641,52 +309,6 @@ def test_means_forget_what_was_taken_away_however_large():
     assert means.values()["temperature", "hidden"] == 2.0
     means.remove(about(1e300, 1.0))
     assert means.values() == {("loss",): 0.5, ("temperature", "hidden"): 3.0}
-
-
-def test_each_block_that_had_to_compile_reports_it_once(problem, cut, monkeypatch):
-    cut(14)
-    told, hosts = [], ["one", "two"]
-
-    def compiling(task, *others):
-        block = compute(task, *others)
-        about = block.about._replace(host=hosts.pop(0), compiled=3.0 * len(hosts))
-        data = file.read(block.content, "the block")
-        return block._replace(about=about, content=blocks.sealed_block(data, about))
-
-    monkeypatch.setattr(pools, "compute", compiling)
-    with reporting(told.append):
-        hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), **SIZES)
-    assert [text for text in told if "once" in text] == ["one compiled for 3 s, once"]
-
-
-def test_one_process_compiles_while_others_wait_and_do_not_count_that_as_work(problem, monkeypatch, tmp_path):
-    monkeypatch.setattr(compile, "_FOLDER", str(tmp_path))  # where the lock is
-    plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    shared, order, clock = SharedPlan.of_plan(plan), [], time.perf_counter
-    compute(Task(shared.digest, (), 0, 8, 20), shared.content)
-    with once():  # who has it asks no more
-        compute(Task(shared.digest, (), 0, 8, 20), shared.content)
-    _ready.clear()
-
-    def wait():
-        order.append("waits")
-        about = compute(Task(shared.digest, (), 0, 8, 20), shared.content).about
-        order.append("has it")
-        assert about.compiled == 0
-        seconds.append(about.seconds)
-
-    seconds = []
-    other = threading.Thread(target=wait)
-    with once():
-        other.start()
-        while not order:
-            time.sleep(0.001)
-        time.sleep(0.1)
-        order.append("compiled")
-        began = clock()
-    other.join()
-    assert order == ["waits", "compiled", "has it"]
-    assert seconds[0] <= clock() - began
 
 
 def test_workers_are_those_in_use_or_this_process(problem, alone):
@@ -812,11 +434,6 @@ def test_everything_else_works_without_dask_and_ray(tmp_path):
     assert done.stdout == "True\nTrue\nTrue\n", done.stderr
 
 
-def own_data():
-    x = np.random.default_rng(0).normal(size=(40, 2))
-    return hb.datasets.from_arrays(x, (x[:, 0] > 0).astype(int), task="binary")
-
-
 class Elsewhere(pools.Pool):
     """Workers that share nothing with this process, and count the pieces they are given."""
 
@@ -864,77 +481,6 @@ def test_the_rungs_of_a_search_give_the_user_s_own_data_to_the_workers_once(monk
     assert found.table.equals(hb.tune(problem, NETWORK, hb.LOL, **options).table)
 
 
-def test_what_a_plan_and_its_data_are_made_of_is_checked_on_arrival():
-    plan = make_plan(own_data(), NETWORK, GRID, steps=20, chains=2)
-    shared = SharedPlan.of_plan(plan)
-    first, second = shared.content
-    blocks.cached_plans.clear()
-    other = next(iter(SharedPlan.of_plan(make_plan(own_data(), NETWORK, GRID, steps=21)).content.values()))
-    blocks.cached_plans.clear()
-    for content in (
-        {first: other, second: shared.content[second]},
-        {first: shared.content[first], second: other},
-    ):
-        with pytest.raises(ValueError, match="the plan that has arrived is not the one that was sent"):
-            compute(Task(shared.digest, (), 0, 8, 20), content)
-    compute(Task(shared.digest, (), 0, 8, 20), shared.content)
-    assert plan_differences(blocks.cached_plans[shared.digest].plan, plan) == []
-
-
-@pytest.mark.parametrize("lazy", [True, False])
-def test_a_run_is_resumed_in_a_folder(problem, cut, monkeypatch, tmp_path, lazy):
-    """With another h, so that the names of the points are those of before; a killed call goes on."""
-    pytest.importorskip("dask", reason="the extra dask is not installed")
-    cut(5)
-    options = dict(steps=30, chains=7, record=3, samples=3, average=[[0.5, 1.0]])
-    grid, changed = (hb.AdLaLa(h=[h, 0.2], tau=[1e-5, 1e-3]) for h in (0.25, 0.125))
-    here = hb.sweep(problem, NETWORK, grid, **options)
-    start = hb.sweep(problem, NETWORK, grid, folder=tmp_path / "start", **options) if lazy else here
-    expected = here.resume(30, changed)
-
-    def second(number):
-        if number == 2:
-            raise ValueError("on purpose")
-
-    with pytest.raises(RuntimeError, match=r"on purpose; \d+ of 28 chains are done and in"):
-        start.resume(30, changed, executor=AtOnce(second), folder=tmp_path / "longer")
-    with pytest.raises(ValueError, match=r"has .* of 28 chains to the last step: repeat the call"):
-        hb.load(tmp_path / "longer")
-    stored = len(list((tmp_path / "longer").glob("chains-*-steps-30-60.nc")))
-    seen, again = [], AtOnce()
-    manner = dict(folder=tmp_path / "longer", executor=again, progress=seen.append)
-    longer = start.resume(30, changed, **manner)
-    assert longer.data["samples"].chunks
-    xr.testing.assert_identical(longer.data.load(), expected.data)
-    xr.testing.assert_identical(hb.load(tmp_path / "longer").data.load(), expected.data)
-    assert stored
-    assert len(again.tasks) == (6 if lazy else 2) - stored
-    assert seen[-1].step == 60
-    assert seen[-1].first > 30
-    xr.testing.assert_identical(longer.resume(10).data, expected.resume(10).data)
-    with pytest.raises(ValueError, match=r"is of another run, with other steps.*Choose another name"):
-        longer.resume(10, folder=tmp_path / "longer")
-    with pytest.raises(ValueError, match="its own checkpoint"):
-        longer.resume(10, folder=tmp_path / "more", checkpoint=tmp_path / "more.nc")
-
-
-def test_chains_that_diverged_before_are_told_once_where_a_run_goes_on_in_a_folder(problem, tmp_path):
-    pytest.importorskip("dask", reason="the extra dask is not installed")
-    wild = hb.Partition(hb.SGD(), h=[0.1, 1e30])
-    with pytest.warns(hb.DivergedWarning):
-        run = hb.sweep(problem, NETWORK, wild, steps=20, chains=2, record=1)
-    longer = run.resume(20, folder=tmp_path / "longer")  # warnings are errors
-    xr.testing.assert_identical(longer.data.load(), run.resume(20).data)
-
-
-def test_a_folder_remembers_that_a_former_version_began_its_run(problem, tmp_path):
-    pytest.importorskip("dask", reason="the extra dask is not installed")
-    run = hb.train(problem, NETWORK, hb.LOL(), steps=20, record=1)
-    with pytest.warns(RuntimeWarning, match=r"begun by an earlier heatbath \(0.0.1\)"):
-        longer = replace(run, former="0.0.1").resume(20, folder=tmp_path / "longer")
-    assert longer.former == hb.load(tmp_path / "longer").former == "0.0.1"
-
-
 @pytest.mark.parametrize(("total", "kind"), [(40, "LaneGroup"), (3, "Alone")])
 def test_all_blocks_of_a_plan_have_one_layout(problem, monkeypatch, total, kind):
     """However many threads this computer has, and however few chains are left for the last block."""
@@ -947,33 +493,6 @@ def test_all_blocks_of_a_plan_have_one_layout(problem, monkeypatch, total, kind)
         for chains in (range(total), range(total - 1, total), range(1, 3)):
             some = simulation.Simulation(plan, 0, None, 1, chains)
             assert [type(group.ensemble.layout).__name__ for group in some.groups] == [kind]
-
-
-def test_a_second_kind_of_code_in_a_plan_is_compiled_by_one_process_at_a_time(problem, monkeypatch):
-    """Tempering takes other code than the rest, and may be in a later block."""
-    ladder = hb.schedules.SimulatedTempering([1e-3, 2e-3], weights=[0.0, 0.0])
-    methods = {
-        "plain": hb.LaLa(h=0.1, gamma=1.0, tau=1e-3),
-        "tempered": hb.LaLa(h=0.1, gamma=1.0, tau=ladder),
-    }
-    plan = make_plan(problem, NETWORK, methods, steps=20, chains=2)
-    shared, locked = SharedPlan.of_plan(plan), []
-
-    @contextmanager
-    def lock():
-        locked.append(1)
-        yield
-
-    monkeypatch.setattr(worker, "once", lock)
-    monkeypatch.setattr(worker, "_ready", set())
-    monkeypatch.setattr(simulation.Simulation, "prepare", lambda self: None)
-    monkeypatch.setattr(simulation.Simulation, "run", lambda self, *_, **options: False)
-    counts = []
-    for first in (0, 2, 0, 2):
-        with pytest.raises(AbandonedError, match="interrupted"):
-            compute(Task(shared.digest, (), first, first + 2, 20), shared.content)
-        counts.append(len(locked))
-    assert counts == [1, 2, 2, 2]
 
 
 def test_ensembles_that_say_so_have_the_same_code(problem, alone):
@@ -1095,23 +614,3 @@ def test_a_study_asks_the_same_on_an_executor(threads):
         return hb.tune(own_data(), NETWORK, hb.LOL, **options, **manner).table
 
     assert found(executor=threads).equals(found())
-
-
-def test_processors_with_different_instructions_are_distinguished(monkeypatch):
-    def found(**features):
-        monkeypatch.setattr(worker.llvmlite.binding, "get_host_cpu_features", lambda: features)
-        vector_instructions.cache_clear()
-        return vector_instructions()
-
-    try:
-        assert found(avx2=True, fma=True, avx512f=True, aes=True) == "avx2 avx512f fma"
-        assert found(avx2=True, fma=True, avx512f=False) == "avx2 fma"
-
-        def unknown():
-            raise RuntimeError("on purpose")
-
-        monkeypatch.setattr(worker.llvmlite.binding, "get_host_cpu_features", unknown)
-        vector_instructions.cache_clear()
-        assert vector_instructions() == "unknown"
-    finally:
-        vector_instructions.cache_clear()

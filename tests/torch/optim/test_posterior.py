@@ -238,7 +238,7 @@ def test_an_optimiser_follows_the_engine(w, temperature, monkeypatch):
     variance = float((w @ (y - w @ y / n) ** 2) / n)
     posterior = ht.LossPosterior("mse_loss", n, 0.7, temperature=temperature, variance=variance)
     optimizer = ht.Langevin(model, 0.1 / math.sqrt(2), 0.5 * math.sqrt(2), seed=5, posterior=posterior)
-    draws = run.plan.settled().draws  # a start that is given begins with the noise of its residuals
+    draws = run.plan.settled.draws  # a start that is given begins with the noise of its residuals
     squares = (w @ (model(X) - y) ** 2).item() / (n / 20)
     for group in optimizer.param_groups:
         group["noise"] = float(draws.scale[0] + draws.factor * squares) / draws.shape

@@ -84,11 +84,13 @@ def saddle(surface: xr.Dataset | xr.DataArray) -> xr.Dataset:
     row = _index_of(loss, "alpha", 1)
     column_a, column_b = _index_of(loss, "beta", 1), _index_of(loss, "beta", 0)
     a, b = loss.isel(alpha=row, beta=column_a, drop=True), loss.isel(alpha=row, beta=column_b, drop=True)
+
     surfaces = loss.transpose(..., "alpha", "beta").values
     passes = np.empty((*surfaces.shape[:-2], 3))
     for index in np.ndindex(surfaces.shape[:-2]):
         highest, (i, j) = _lowest_pass(surfaces[index], (row, column_a), (row, column_b))
         passes[index] = highest, loss["alpha"].values[i], loss["beta"].values[j]
+
     names = ("loss", "alpha", "beta")
     highest_points = {name: a.copy(data=passes[..., k]) for k, name in enumerate(names)}
     return _relative_to_ends(xr.Dataset(highest_points), a, b)
@@ -103,30 +105,32 @@ def _relative_to_ends(highest: xr.Dataset, a: xr.DataArray, b: xr.DataArray) -> 
 
 
 def _lowest_pass(loss: NDArray[Any], start: Cell, goal: Cell) -> Pass:
-    """Return the highest point of the path from start to goal whose highest loss is lowest.
+    """Return the highest point of the path on a grid whose highest loss is lowest.
 
-    This is Dijkstra's algorithm with the maximum in place of the sum. A NaN counts as infinite.
+    This is Dijkstra's algorithm with the maximum in place of the sum. Steps go to the four neighbours of a
+    grid point.
+
+    Parameters
+    ----------
+    loss : array (row, column)
+        Losses at the points of the grid. A NaN counts as infinite.
+    start, goal : (int, int)
+        Row and column of the ends of the path.
     """
-    heights = np.where(np.isnan(loss), np.inf, loss).tolist()
-    rows, columns = loss.shape
-    visited = {start}
+    heights = np.where(np.isnan(loss), np.inf, loss)
+    unvisited = {cell: float(height) for cell, height in np.ndenumerate(heights)}
     # Paths to continue: highest loss so far, its cell, and the last cell of the path
-    queue = [(heights[start[0]][start[1]], start, start)]
+    queue = [(unvisited.pop(start), start, start)]
     while True:
         highest, highest_cell, cell = heapq.heappop(queue)
         if cell == goal:
             return Pass(highest, highest_cell)
-        for i, j in ((1, 0), (-1, 0), (0, 1), (0, -1)):
-            neighbour = cell[0] + i, cell[1] + j
-            is_inside = 0 <= neighbour[0] < rows and 0 <= neighbour[1] < columns
-            if not is_inside or neighbour in visited:
-                continue
-            visited.add(neighbour)
-            height = heights[neighbour[0]][neighbour[1]]
-            if height > highest:
-                heapq.heappush(queue, (height, neighbour, neighbour))
-            else:
-                heapq.heappush(queue, (highest, highest_cell, neighbour))
+        i, j = cell
+        for neighbour in ((i + 1, j), (i - 1, j), (i, j + 1), (i, j - 1)):
+            if neighbour in unvisited:
+                height = unvisited.pop(neighbour)
+                top = (height, neighbour) if height > highest else (highest, highest_cell)
+                heapq.heappush(queue, (*top, neighbour))
 
 
 def _labelled_loss(result: object, *dims: str) -> xr.DataArray:

@@ -149,12 +149,12 @@ def _evaluate(
     draw: ArrayLike | xr.DataArray,
     threads: int | None,
 ) -> xr.Dataset:
-    """Return loss and accuracy at mixtures of θs.
+    """Return loss and accuracy at weighted sums of parameters, as means over the examples of a split.
 
     Parameters
     ----------
     thetas : sequence of arrays
-        Parameters at the corners.
+        Parameters at the corners of a line or surface.
     grid : dict from name to array
         Axes of the line or surface.
     weights : array (mixture, corner)
@@ -165,7 +165,7 @@ def _evaluate(
     Returns
     -------
     Dataset
-        By the dimensions of the θs, then by the axes of the grid.
+        `loss` and `accuracy` by the dimensions of the θs, then by the axes of the grid.
     """
     if not isinstance(problem, Problem) or not isinstance(network, MLP):
         raise TypeError(f"a Problem and an MLP are needed, got {problem!r} and {network!r}")
@@ -173,15 +173,19 @@ def _evaluate(
     size = network.parameters(problem.inputs, problem.outputs)
     labelled = [_labelled_theta(theta, size) for theta in thetas]
     families, broadcast = _broadcast([*labelled, _labelled_draws(draw, problem.draws)])
-    kind = np.float32 if np.result_type(*(theta.dtype for theta in labelled)) == np.float32 else np.float64
-    corners = np.stack([theta.reshape(-1, size) for theta in broadcast[:-1]], axis=1).astype(kind, copy=False)
-    draws = broadcast[-1].ravel()
+    *theta_values, draw_values = broadcast
+    is_single = np.result_type(*(theta.dtype for theta in labelled)) == np.float32
+    dtype = np.float32 if is_single else np.float64
+    corners = np.stack([theta.reshape(-1, size) for theta in theta_values], axis=1).astype(dtype, copy=False)
+
     sizes = network.sizes(problem.inputs, problem.outputs)
     shape = Shape(sizes, ACTIVATIONS[network.activation].number, TASKS[problem.task].number)
-    sums = _sum_losses(shape, data, corners, weights, draws, thread_count(threads))
-    examples, axes = data.X.shape[1], (*families.shape, *map(len, grid.values()))
-    values = {name: ((*families.dims, *grid), total.reshape(axes) / examples) for name, total in sums.items()}
-    return xr.Dataset(values, {**families.coords, **grid})
+    sums = _sum_losses(shape, data, corners, weights, draw_values.ravel(), thread_count(threads))
+
+    examples, lengths = data.X.shape[1], (*families.shape, *map(len, grid.values()))
+    dims = (*families.dims, *grid)
+    means = {name: (dims, total.reshape(lengths) / examples) for name, total in sums.items()}
+    return xr.Dataset(means, {**families.coords, **grid})
 
 
 def _split_data(problem: Problem, split: Split) -> SplitData:
@@ -194,7 +198,7 @@ def _split_data(problem: Problem, split: Split) -> SplitData:
 
 
 def _labelled_theta(theta: Theta, size: int) -> xr.DataArray:
-    """Return parameters as a labelled array with `parameter` as its last dimension."""
+    """Return parameters as a labelled array with `parameter`, of this size, as its last dimension."""
     if not isinstance(theta, xr.DataArray):
         array = np.asarray(theta)
         dims = ("chain", "parameter")[-array.ndim :] if 0 < array.ndim < 3 else None
@@ -214,15 +218,11 @@ def _labelled_draws(draw: ArrayLike | xr.DataArray, draws: int) -> xr.DataArray:
     """
     if not isinstance(draw, xr.DataArray) and np.ndim(draw) < 2:
         draw = xr.DataArray(np.asarray(draw), dims=("chain",)[: np.ndim(draw)])
-    if (
-        not isinstance(draw, xr.DataArray)
-        or draw.dtype.kind not in "iu"
-        or not ((draw >= 0) & (draw < draws)).all()
-    ):
-        raise ValueError(
-            f"draw must be the index of a data set, 0 to {draws - 1}, or one for each chain, got {draw!r}"
-        )
-    return draw
+    if isinstance(draw, xr.DataArray) and draw.dtype.kind in "iu" and ((draw >= 0) & (draw < draws)).all():
+        return draw
+    raise ValueError(
+        f"draw must be the index of a data set, 0 to {draws - 1}, or one for each chain, got {draw!r}"
+    )
 
 
 def _broadcast(arrays: Sequence[xr.DataArray]) -> tuple[xr.DataArray, list[NDArray[Any]]]:
@@ -265,31 +265,34 @@ def _sum_losses(
     weights : array (mixture, corner)
         Weights of the corners.
     draws : array (family,)
-        Index of the data set of each family.
+        Index of the data set of each family, which is a set of corners.
     threads : int
         Number of threads.
     """
     loss, correct = np.full((2, len(corners), len(weights)), np.nan)
     finite = np.flatnonzero(np.isfinite(corners).all(axis=(1, 2))).tolist()
     loss[finite] = correct[finite] = 0.0
+
     layout = Wide() if shape.uses_blas else Alone()
     network = shape.network(layout, lane_count(corners.dtype), CHUNK, skip=int(len(shape.schemes) > 1))
 
-    def chunk_arguments(family: int, first: int) -> tuple[Any, ...]:
+    def chunk_evaluation(family: int, first: int) -> Callable[[int, int], None]:
+        """Return a function that adds a chunk of examples to the sums of a range of mixtures."""
         rows = slice(first, first + CHUNK)
         x, y = (np.ascontiguousarray(array[draws[family], rows], corners.dtype) for array in (data.X, data.Y))
         inputs, *mixed = _second_layer_inputs(shape, corners[family], weights, x)
         mixture = MixtureData(corners[family], inputs, y, data.weight_column)
-        return mixture, weights, *mixed, network, loss[family], correct[family]
+        arguments = (mixture, weights, *mixed, network, loss[family], correct[family])
+        return lambda start, end: evaluate_mixtures(layout, start, end, *arguments)
 
     if finite:  # compile, and load BLAS, whose threads can't be limited before
-        evaluate_mixtures(layout, 0, 0, *chunk_arguments(finite[0], 0))
+        chunk_evaluation(finite[0], 0)(0, 0)
     stride = threads
     with one_blas_thread() if shape.uses_blas else nullcontext(), deferred_interrupts() as interrupted:
         for family in finite:
             for first in range(0, data.X.shape[1], CHUNK):
-                arguments = (layout, *chunk_arguments(family, first))
-                stride = _evaluate_in_calls(arguments, len(weights), stride, threads, interrupted)
+                evaluate = chunk_evaluation(family, first)
+                stride = _evaluate_in_calls(evaluate, len(weights), stride, threads, interrupted)
     return {"loss": loss, "accuracy": correct}
 
 
@@ -319,16 +322,18 @@ def _second_layer_inputs(
 
 
 def _evaluate_in_calls(
-    arguments: tuple[Any, ...], count: int, stride: int, threads: int, interrupted: Callable[[], bool]
+    evaluate: Callable[[int, int], None],
+    count: int,
+    stride: int,
+    threads: int,
+    interrupted: Callable[[], bool],
 ) -> int:
     """Evaluate all mixtures in several calls of compiled code, so that Ctrl-C is noticed between them.
 
-    Sums in the arguments change in place.
-
     Parameters
     ----------
-    arguments : tuple
-        Arguments of `evaluate_mixtures` without the range of mixtures.
+    evaluate : callable
+        Evaluates the mixtures from the first index up to the second one, and adds to their sums.
     count : int
         Number of mixtures.
     stride : int
@@ -343,19 +348,20 @@ def _evaluate_in_calls(
     int
         Number of mixtures that take PATIENCE seconds.
     """
-    layout, *other_arguments = arguments
     done = 0
     while done < count:
         if interrupted():
             raise KeyboardInterrupt
         size = min(stride, count - done)
 
-        def work(begin: int, end: int, first: int = done) -> None:
-            evaluate_mixtures(layout, first + begin, first + end, *other_arguments)
+        def work(start: int, end: int, offset: int = done) -> None:
+            """Evaluate one thread's share of this call, whose first mixture is `offset`."""
+            evaluate(offset + start, offset + end)
 
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         spread(work, size, threads)
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - start_time
+        # As many mixtures as take PATIENCE seconds, but at most four times as many as in this call
         stride = max(threads, min(4 * stride, int(size * PATIENCE / max(seconds, 1e-9))))
         done += size
     return stride

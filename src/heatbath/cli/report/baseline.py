@@ -1,4 +1,4 @@
-"""Warn of runs whose predictions are worse than a constant, while they train and when they end."""
+"""Warn of runs that predict worse than a constant, while they train and when they end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,15 @@ BALANCED = (
 
 
 class _WorseTarget(NamedTuple):
-    """A target that a constant predicts better: its name ("" if it is the only one), and both losses."""
+    """A target that a constant predicts better than the run.
+
+    Attributes
+    ----------
+    name
+        Name of the target; "" if it is the only one.
+    constant_loss, loss
+        Mean losses of the constant prediction and of the run.
+    """
 
     name: str
     constant_loss: float
@@ -31,19 +39,19 @@ class _WorseTarget(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ConstantBaseline:
-    """The losses of a constant prediction, to compare a run with.
+    """Losses of a constant prediction, to compare a run with.
 
     Attributes
     ----------
     examples
-        The examples that the run is evaluated on.
+        Examples on which the run is evaluated.
     losses
         Losses of the constant prediction, (examples, targets).
     advice
-        What to do if the run is worse.
+        What the user should try if the run is worse.
     comparable
-        True if the loss that single networks report while they train is of the same kind: not that of
-        weighted classes, and without a variance of its own for each target or example.
+        True if the loss that single networks report while they train can be compared with these losses: it
+        isn't weighted by class, and has no variance of its own for each target or example.
     """
 
     examples: EvaluationExamples
@@ -57,20 +65,28 @@ class ConstantBaseline:
         return float(np.average(self.losses.sum(axis=1), weights=self.examples.weights))
 
     def warn_of_networks(self, loss: float) -> str | None:
-        """Return a warning if single networks have a larger mean loss, by more than its standard error."""
+        """Return a warning if single networks are worse than the constant, and None otherwise.
+
+        Parameters
+        ----------
+        loss
+            Their mean loss. It must exceed that of the constant by more than the standard error.
+        """
         if not self.comparable or loss <= self.loss + _standard_error(self.losses.sum(axis=1)):
             return None
         return self._warning([_WorseTarget("", self.loss, loss)], "single networks")
 
     def warn_of_average(self, run: Run) -> str | None:
-        """Return a warning if the averaged prediction of a run is worse for at least one target.
+        """Return a warning if the averaged prediction of a run is worse for at least one target, or None.
 
-        Worse means by more than the standard error of the paired difference.
+        Worse means that its mean loss is larger by more than the standard error of the paired difference. A
+        single example has no standard error, so it never causes a warning.
         """
         examples, weights = self.examples, self.examples.weights
         excess = target_losses(examples, run.predict(examples.raw).mean) - self.losses
         if len(excess) < 2:
             return None
+
         mean_excess = np.average(excess, axis=0, weights=weights)
         constant_losses = np.average(self.losses, axis=0, weights=weights)
         names = examples.problem.targets if excess.shape[1] > 1 else ("",)
@@ -82,7 +98,7 @@ class ConstantBaseline:
         return self._warning(worse, "the averaged prediction") if worse else None
 
     def _warning(self, worse: list[_WorseTarget], predictor: str) -> str:
-        """Return the warning that these targets of `predictor` are worse, with the advice."""
+        """Return a warning that names these targets with both losses, followed by the advice."""
         comparisons = []
         for target in worse:
             subject = f"for {target.name!r} its" if target.name else "its"
@@ -94,7 +110,7 @@ class ConstantBaseline:
 
 
 def _standard_error(values: Floats, ddof: int = 0) -> float:
-    """Return the standard error of the mean of values."""
+    """Return the standard error of the mean of values, (examples,)."""
     return float(values.std(ddof=ddof)) / math.sqrt(len(values))
 
 
@@ -104,18 +120,20 @@ def constant_baseline(plan: Plan, examples: EvaluationExamples | None = None) ->
     Parameters
     ----------
     plan
-        The plan of the run.
+        Plan of the run.
     examples
-        The examples to evaluate on. With several methods or points, these must not be the ones that chose
-        the best. None takes the problem's, for a single point.
+        Examples to evaluate on; None takes those of the problem, for a run of a single point. With several
+        methods or points, they must be given, and not be the ones by which the best was chosen.
 
     Returns
     -------
-    The baseline, or None for several data sets, and for several points without examples.
+    ConstantBaseline or None
+        None if the chains have different data sets, or there are several points and no examples.
     """
     problem, posterior = plan.problem, plan.points[0].partition.posterior
     if problem.draws > 1 or (len(plan.points) > 1 and examples is None):
         return None
+
     examples = evaluation_examples(problem) if examples is None else examples
     has_several_variances = posterior is not None and problem.task == "regression" and problem.outputs > 1
     comparable = plan.likelihood.number == TASKS[problem.task].number and not has_several_variances
@@ -123,5 +141,6 @@ def constant_baseline(plan: Plan, examples: EvaluationExamples | None = None) ->
     if problem.class_factors is not None:
         comparable = comparable and examples.split == "test"  # recorded training losses are weighted by class
         advice = "Leave out --class-weight balanced if you need probabilities"
+
     losses = target_losses(examples, constant_forecast(examples).mean)
     return ConstantBaseline(examples, losses, advice, comparable)

@@ -1,4 +1,4 @@
-"""Compute all that a report says of a run or a search.
+"""Compute the contents of a report on a run or a search.
 
 The result is one value: summary.json is its `to_json`, and the terminal, Markdown and HTML lay it out.
 """
@@ -50,7 +50,7 @@ class Temperature(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PointReport:
-    """How good one method of a comparison, or one point of a sweep, is.
+    """Quality of one method of a comparison, or of one point of a sweep.
 
     Attributes
     ----------
@@ -61,7 +61,8 @@ class PointReport:
     chains, diverged
         Number of its chains, and of those that diverged.
     recorded
-        Means over chains of what the run recorded last, and of the noise, by name; None if no chain has it.
+        Means over chains of the last recorded losses and accuracies, and of the noise, by name; None if no
+        chain has a finite one.
     temperatures
         Kinetic temperature of each part.
     """
@@ -75,7 +76,7 @@ class PointReport:
     temperatures: dict[str, Temperature]
 
     def to_json(self) -> Json:
-        """Return the point as a row of summary.json."""
+        """Return the point as an entry of `rows` in summary.json."""
         recorded = {
             name: None if value is None else measured_to_json(value) for name, value in self.recorded.items()
         }
@@ -92,7 +93,7 @@ class PointReport:
 
 @dataclass(frozen=True, eq=False)
 class RunReport:
-    """All that is reported of a run.
+    """Results of a run, from which the terminal, Markdown, HTML and JSON are made.
 
     Attributes
     ----------
@@ -101,19 +102,19 @@ class RunReport:
     run
         The run of all points.
     points
-        How good each method or point is.
+        Quality of each method or point.
     examples
         Examples on which all points are evaluated; None where the chains have different data sets. Then only
-        `recorded` values of the points are known.
+        the `recorded` values of the points are known.
     baselines
         Measures and forecasts of a constant prediction and a linear model, by name.
     choice
-        How the best of several points was chosen; None for a single point, or where a search has chosen.
+        How the best of several points was chosen; None for a single point, or if a search has chosen.
     best
         Index of the best point, if there was a choice.
     forecast
-        Averaged prediction of the only point, or of the best one; None where there is no such point. All
-        below belongs to the same point.
+        Averaged prediction of the only point or of the best one; None if there is no such point. The
+        attributes below belong to the same point.
     gains
         By how much the mean loss of the forecast is below that of each baseline.
     importances, dependences
@@ -134,7 +135,7 @@ class RunReport:
 
     @property
     def problem(self) -> Problem:
-        """The problem of the run."""
+        """Problem of the run."""
         return self.run.problem
 
     @property
@@ -143,7 +144,10 @@ class RunReport:
         return self.points[self.best or 0]
 
     def to_json(self) -> Json:
-        """Return the report as summary.json has it."""
+        """Return the report as summary.json has it.
+
+        Values that don't exist, such as the confusion of a regression, are None.
+        """
         run, plan, problem, examples = self.run, self.run.plan, self.problem, self.examples
         counts = self.confusion()
         stepsize = {} if self.found_stepsize is None else {"h": self.found_stepsize}
@@ -185,7 +189,7 @@ class RunReport:
 
     @property
     def found_stepsize(self) -> float | None:
-        """Stepsize that the run found by itself; None if it was given."""
+        """Stepsize that the run found by itself; None if the user chose it."""
         partition = self.run.partition
         if self.found is None or not self.found.tried or not isinstance(partition, Partition):
             return None
@@ -193,25 +197,36 @@ class RunReport:
 
 
 def report_on_run(command: str, run: Run) -> RunReport:
-    """Evaluate all points of a run, and in full detail its only point or the best one.
+    """Evaluate all points of a run, and describe its only point or the best one in detail.
 
-    Of several points of a sweep or comparison, half of the examples choose the best and the other half
-    evaluates all. `command` is that of the command line; the best method of "tune" is chosen by its search.
+    To keep the comparison fair, half of the examples choose the best of several points, and the other half
+    evaluates all of them.
+
+    Parameters
+    ----------
+    command
+        "train", "compare", "sweep" or "tune". The best method of "tune" was chosen by its search, on
+        validation examples, so it isn't chosen again.
+    run
+        The finished run.
     """
     examples, count = evaluation.examples_of(run), len(run.plan.points)
     if examples is None:
         return RunReport(command, run, [_point_report(command, run, i, None) for i in range(count)], None, {})
+
     choice = evaluation.choose(run, examples) if count > 1 and command != "tune" else None
     best = None if choice is None else choice.best
     described = 0 if count == 1 else best
     if choice is not None:
         examples = examples.some(choice.tell)
+
     answers = [
         evaluation.judge(run_of_point(run, i), examples, brief=count > MOST_DETAILED and i != described)
         for i in range(count)
     ]
     points = [_point_report(command, run, i, answer) for i, answer in enumerate(answers)]
     report = RunReport(command, run, points, examples, evaluation.baselines(examples), choice, best)
+
     forecast = None if described is None else answers[described].forecast
     if described is None or forecast is None or command == "tune":
         return report
@@ -219,7 +234,17 @@ def report_on_run(command: str, run: Run) -> RunReport:
 
 
 def _with_details(report: RunReport, examples: EvaluationExamples, run: Run, forecast: Forecast) -> RunReport:
-    """Return the report with the details of one point, of which these are the run and the forecast."""
+    """Return the report with the details of one point.
+
+    Parameters
+    ----------
+    report
+        The report on all points.
+    examples
+        Examples on which the point is evaluated.
+    run, forecast
+        The run of this point, and its averaged prediction.
+    """
     gains = {
         name: evaluation.difference(examples, baseline, forecast)
         for name, (_, baseline) in report.baselines.items()
@@ -245,17 +270,30 @@ def warning_of_best(report: RunReport) -> str | None:
 
 
 def recorded_measures(run: Run) -> list[tuple[str, str]]:
-    """Return what the run recorded, as (accuracy or loss, split), the most informative first."""
+    """Return the recorded measures as pairs such as ("accuracy", "test"), most informative first."""
     splits = ["test", "train"] if run.problem.X_test.shape[1] else ["train"]
     names = ["accuracy", "loss"] if TASKS[run.problem.task].classes else ["loss"]
     return [(name, split) for name in names for split in splits]
 
 
 def _point_report(command: str, run: Run, index: int, answer: Answer | None) -> PointReport:
-    """Report on the point of this index; `answer` is its evaluation, if it could be evaluated."""
+    """Report on one method or point of a run.
+
+    Parameters
+    ----------
+    command
+        The command that made the run.
+    run
+        The run of all points.
+    index
+        Index of the point.
+    answer
+        Its evaluation on examples; None where the chains have different data sets.
+    """
     labels, plan = run.plan.points[index].labels, run.plan
     chains = slice(index * plan.chains, (index + 1) * plan.chains)
-    alive = run.died[chains] < 0
+    alive = run.died[chains] < 0  # chains that diverged have the step at which they did
+
     recorded = {}
     for name, split in recorded_measures(run):
         values = run.data[name].sel(split=split).values[chains][alive, -1]
@@ -263,6 +301,7 @@ def _point_report(command: str, run: Run, index: int, answer: Answer | None) -> 
         recorded[f"{split}_{name}"] = _mean_over_chains(values[np.isfinite(values)], bounds)
     if "noise" in run.data:
         recorded |= _noise_by_target(run, run.data["noise"].values[chains][alive])
+
     shows_temperatures = command != "tune" and (len(plan.points) == 1 or plan.axes == ["method"])
     return PointReport(
         labels={name: _plain_label(value) for name, value in labels.items()},
@@ -276,18 +315,24 @@ def _point_report(command: str, run: Run, index: int, answer: Answer | None) -> 
 
 
 def _loss_bounds(run: Run) -> tuple[float, float]:
-    """Return the bounds of a loss: that of counts, or with a predicted variance, may be negative."""
+    """Return the bounds of a loss: only that of counts, or with a predicted variance, may be negative."""
     return UNBOUNDED if run.problem.task == "counts" or run.plan.likelihood.varying else POSITIVE
 
 
 def _mean_over_chains(values: Floats, bounds: tuple[float, float]) -> Measured | None:
+    """Return the mean of values, (chains,), with its interval within bounds; None without values."""
     return student(values, bounds=bounds) if values.size else None
 
 
 def _noise_by_target(run: Run, variances: Floats) -> dict[str, Measured | None]:
     """Return the standard deviation of the noise of each target, averaged over the second half of the run.
 
-    `variances` has the recorded variances in units of the network, (chains, records, targets).
+    Parameters
+    ----------
+    run
+        The run, with the steps of its records.
+    variances
+        Recorded variances in units of the network, (chains, records, targets).
     """
     is_late = run.data["step"].values > run.step // 2
     deviations = np.sqrt(run.plan.likelihood.in_units(variances[:, is_late].mean(axis=1)))
@@ -298,30 +343,44 @@ def _noise_by_target(run: Run, variances: Floats) -> dict[str, Measured | None]:
 
 
 def _temperatures(run: Run, labels: Mapping[str, Any]) -> dict[str, Temperature]:
-    """Return the kinetic temperature of each part over the second half of the run.
+    """Return the kinetic temperature of each part over the second half of a run.
 
-    If the target temperature changes on the way, it is the second half of what comes after the last change.
-    Methods that measure no temperature, and simulated tempering, have none.
+    If the target temperature changes in steps, only the time after the last change counts. Methods that
+    measure no temperature, and simulated tempering, have none.
+
+    Parameters
+    ----------
+    run
+        The run of all points.
+    labels
+        Labels of the point.
     """
-    selected = run.select(**labels) if labels else run
-    methods = [part.method for part in selected.plan.parts() if part.method.measures_temperature]
+    point = run.select(**labels) if labels else run
+    methods = [part.method for part in point.plan.parts() if part.method.measures_temperature]
     if not methods or any(method.tempering for method in methods):
         return {}
+
     taus = [method.temperature for method in methods]
     last_change = max((tau.steps[-1] for tau in taus if isinstance(tau, Piecewise)), default=0)
     steps = run.data["step"].values
     burn_in = max((min(last_change, run.step) + run.step) // 2, _start_of_even_spacing(steps))
     burn_in = burn_in if (steps > burn_in).any() else 0
-    table = equipartition(selected, burn_in=burn_in)
+
+    table = equipartition(point, burn_in=burn_in)
     columns = [table[name].values for name in ("target", "temperature", "low", "high")]
     rows = zip(table["part"].values, np.column_stack(columns).tolist(), strict=True)
     return {str(part): Temperature(target, Measured(*values)) for part, (target, *values) in rows}
 
 
 def _start_of_even_spacing(steps: NDArray[np.int64]) -> int:
-    """Return the step after which records are evenly spaced, up to differences of 1.
+    """Return the step after which records are evenly spaced, up to differences of one step.
 
     The records of a run that was extended need not be evenly spaced.
+
+    Parameters
+    ----------
+    steps
+        Steps of the records, in ascending order.
     """
     gaps = np.diff(steps)[::-1]
     uneven = np.flatnonzero(np.maximum.accumulate(gaps) - np.minimum.accumulate(gaps) > 1)
@@ -339,19 +398,22 @@ def measured_to_json(value: Measured) -> dict[str, float | None]:
 
 
 def _measures_to_json(measures: Mapping[str, Measured]) -> Json:
+    """Return measures by name as summary.json has them."""
     return {name: measured_to_json(value) for name, value in measures.items()}
 
 
 def _examples_to_json(examples: EvaluationExamples) -> Json:
+    """Return which examples, and how many of how many, a report is based on."""
     return {"split": examples.split, "examples": len(examples), "of": examples.of}
 
 
 def choice_rule(problem: Problem) -> str:
-    """Return in words by what the best of several points is chosen."""
+    """Return the criterion by which the best of several points is chosen, in words."""
     return f"the {LOSS_NAMES[problem.task]} of the averaged prediction"
 
 
 def _choice_to_json(choice: Choice, problem: Problem) -> Json:
+    """Return by what, and on how many examples, the best point was chosen."""
     return {
         "by": choice_rule(problem),
         "examples": len(choice.choose),
@@ -361,14 +423,24 @@ def _choice_to_json(choice: Choice, problem: Problem) -> Json:
 
 
 def _plain_label(value: object) -> float | str:
+    """Return the value of a label as a finite number or as text."""
     return float(value) if is_real(value) and math.isfinite(value) else str(value)
 
 
 @dataclass(frozen=True, eq=False)
 class SearchReport:
-    """All that is reported of a search: what it found, and the fresh runs of the best of each method.
+    """Results of a search: the best candidate of each method, and its fresh runs.
 
     The best method is that of the search: test examples have no part in any choice.
+
+    Attributes
+    ----------
+    tuning
+        The search with its settings.
+    result
+        What the search found.
+    fresh
+        Report on the fresh runs of the best candidates; None without fresh runs.
     """
 
     tuning: Tuning
@@ -377,7 +449,7 @@ class SearchReport:
 
     @property
     def problem(self) -> Problem:
-        """The problem of the search."""
+        """Problem of the search."""
         return self.tuning.problem
 
     def command(self, method: str) -> str:
@@ -385,7 +457,10 @@ class SearchReport:
         return self.tuning.command(method, self.result.best[method].candidate.values)
 
     def to_json(self) -> Json:
-        """Return the report as summary.json has it."""
+        """Return the report as summary.json has it.
+
+        It has the keys of a report on a run, those of the fresh runs if there are any, and `search`.
+        """
         tuning, settings = self.tuning, self.tuning.settings["search"]
         values: Json = {
             "command": "tune",
@@ -409,11 +484,18 @@ class SearchReport:
         }
 
     def _method_to_json(self, name: str) -> Json:
-        """Return what was found for a method: its best candidate, or why it has none."""
+        """Return the outcome of the search for one method.
+
+        Parameters
+        ----------
+        name
+            Label of the method. Without a candidate that survived, the reason is returned under `without`.
+        """
         result, trial = self.result, self.result.best.get(name)
         diverged = sum(item.diverged for item in result.trials if item.candidate.family.name == name)
         if trial is None:
             return {"diverged": diverged, "without": result.without[name]}
+
         cooling = "" if self.tuning.cold is None else f".cooled({self.tuning.cold})"
         scores = ("loss", "accuracy", "single_loss", "single_accuracy")
         return {
@@ -430,7 +512,7 @@ class SearchReport:
 
 
 def report_on_search(tuning: Tuning, result: TuningResult, run: Run | None) -> SearchReport:
-    """Report on a search and on the fresh runs of its best candidates, if there are any."""
+    """Report on a search, and on the fresh runs of its best candidates if there are any."""
     if run is None:
         return SearchReport(tuning, result, None)
     fresh = report_on_run("tune", run)

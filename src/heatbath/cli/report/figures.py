@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 MOST_CURVES = 8  # points of a sweep whose curves are drawn
 MOST_SCORES = 20  # points of a sweep over many axes that are listed
-DECADE = 10.0  # values with a larger ratio are on a logarithmic axis
-MOST_TARGETS = 3  # of several, that are drawn
+DECADE = 10.0  # ratio of values above which their axis is logarithmic
+MOST_TARGETS = 3  # that are drawn
 MOST_CLASSES = 5  # whose probabilities are drawn together
 LONGEST_NAME = 14  # letters of a class or target
 IMPORTANCE_LABELS = {
@@ -42,13 +42,29 @@ IMPORTANCE_LABELS = {
 
 
 def draw_figures(report: RunReport | SearchReport, folder: Path) -> list[Path]:
-    """Draw all figures that a report can have, save them as PNG and SVG, and return the PNG files."""
+    """Draw all figures that a report can have, and save each as PNG and SVG.
+
+    Parameters
+    ----------
+    report
+        The evaluated run or search.
+    folder
+        Where to save the figures.
+
+    Returns
+    -------
+    list
+        The PNG files.
+    """
     figures = _run_figures(report) if isinstance(report, RunReport) else _search_figures(report)
     return [plotting.save(figure, folder / f"{name}.png")[0] for name, figure in figures.items()]
 
 
 def _run_figures(report: RunReport) -> dict[str, Figure]:
-    """Draw the figures of a train, sweep or compare run, by name."""
+    """Draw the figures of a report on a train, sweep or compare run, and return them by name.
+
+    Which figures there are depends on the command, on the task, and on the number of inputs and points.
+    """
     command, run = report.command, report.run
     figures: dict[str, Figure] = {}
     if command == "sweep":
@@ -64,7 +80,11 @@ def _run_figures(report: RunReport) -> dict[str, Figure]:
 
 
 def _search_figures(report: SearchReport) -> dict[str, Figure]:
-    """Draw the figures of a search and of its fresh runs, by name."""
+    """Draw the figures of a search and of its fresh runs, and return them by name.
+
+    Methods with a single range have no map of candidates, and only classes in the plane have decision
+    boundaries.
+    """
     result = report.result
     figures = {"search": _figure_of(plotting.search(result))}
     if any(result.importance.values()):
@@ -80,7 +100,10 @@ def _search_figures(report: SearchReport) -> dict[str, Figure]:
 
 
 def _forecast_figures(report: RunReport) -> dict[str, Figure]:
-    """Draw predictions beside what is true."""
+    """Draw the predictions of a run against the truth, and return the figures by name.
+
+    Numbers have a panel for each target; classes have ROC curves, calibration and confusion.
+    """
     forecast = report.forecast
     if forecast is None:
         return {}
@@ -90,11 +113,12 @@ def _forecast_figures(report: RunReport) -> dict[str, Figure]:
         for target, ax in enumerate(axes):
             plotting.predicted(forecast, target, ax=ax)
         return {"predicted": _figure_of(axes[0])}
+
     compared = {AVERAGED: forecast} | {
         name: baseline for name, (_, baseline) in report.baselines.items() if name != "constant"
     }
     figures = {}
-    if len(np.unique(forecast.labels)) > 1:
+    if len(np.unique(forecast.labels)) > 1:  # a single class has no ROC curve
         figures["roc"] = _figure_of(plotting.roc(compared if forecast.task == "binary" else forecast))
     figures["calibration"] = _figure_of(plotting.calibration(compared))
     figures["confusion"] = _figure_of(plotting.confusion(forecast))
@@ -102,7 +126,7 @@ def _forecast_figures(report: RunReport) -> dict[str, Figure]:
 
 
 def _column_figures(report: RunReport) -> dict[str, Figure]:
-    """Draw how much the columns matter, and the effects of the most important ones."""
+    """Draw how important the columns are, and the effects of the most important ones, by name."""
     if not report.importances:
         return {}
     figures = {}
@@ -113,42 +137,63 @@ def _column_figures(report: RunReport) -> dict[str, Figure]:
 
 
 def _dependences(problem: Problem, effects: Sequence[Dependence]) -> Figure:
-    """Draw the effects of columns: a row of panels for each target, or all classes in one panel."""
-    classes, outputs = TASKS[problem.task].classes, effects[0].mean.shape[1]
-    rows = 1 if classes else min(outputs, MOST_TARGETS)
-    columns = min(3, len(effects)) if rows == 1 else len(effects)
-    lines = math.ceil(len(effects) / columns) * rows
-    legend = 0.35 if classes and outputs > 1 else 0.0
-    axes = plotting.panels(lines, columns, width=2.5 * columns + 0.3, height=(2.2 + legend) * lines)
+    """Draw the mean prediction over the values of a column, in a panel for each column.
+
+    Several targets have a row of panels each; all classes share one panel.
+
+    Parameters
+    ----------
+    problem
+        The problem, with names of targets or classes.
+    effects
+        Effects of the columns, one for each panel of a row.
+    """
     names = [style.plain_label(name, LONGEST_NAME) for name in problem.targets]
-    for row in range(rows):
-        row_axes = axes[row * columns : (row + 1) * columns] if rows > 1 else axes
-        shown, label = np.array([row]), f"mean {names[row]}"
-        if classes:
-            shown = _most_affected_classes(effects)
-            label = f"mean probability of {names[1]}" if outputs == 1 else "mean probability"
-        for effect, ax in zip(effects, row_axes, strict=False):
+    outputs, count = effects[0].mean.shape[1], len(effects)
+    legend = 0.0
+    if TASKS[problem.task].classes:
+        label = f"mean probability of {names[1]}" if outputs == 1 else "mean probability"
+        groups = [(_most_affected_classes(effects), label)]
+        legend = 0.35 if outputs > 1 else 0.0  # inches below each panel
+    else:
+        groups = [(np.array([k]), f"mean {names[k]}") for k in range(min(outputs, MOST_TARGETS))]
+
+    columns = min(3, count) if len(groups) == 1 else count
+    rows = math.ceil(count / columns) * len(groups)
+    axes = plotting.panels(rows, columns, width=2.5 * columns + 0.3, height=(2.2 + legend) * rows)
+    for index, (shown, label) in enumerate(groups):
+        group_axes = axes[index * count : (index + 1) * count]
+        for effect, ax in zip(effects, group_axes, strict=True):
             plotting.dependence(_select_outputs(effect, shown), [names[i] for i in shown], label, ax=ax)
-        _share_scale(row_axes[: len(effects)], columns)
-    for ax in axes[len(effects) :] if rows == 1 else ():
+        _share_scale(group_axes, columns)
+
+    for ax in axes[len(groups) * count :]:
         ax.set_axis_off()
     return _figure_of(axes[0])
 
 
 def _most_affected_classes(effects: Sequence[Dependence]) -> NDArray[np.int64]:
-    """Return the indices of the classes whose probabilities change most, in their order."""
+    """Return the indices, in ascending order, of the classes whose probabilities change most."""
     change = sum(np.ptp(effect.mean, axis=0) for effect in effects)
     return np.sort(np.argsort(-change, kind="stable")[:MOST_CLASSES])
 
 
 def _select_outputs(effect: Dependence, outputs: NDArray[np.int64]) -> Dependence:
-    """Return the effect on these outputs only."""
+    """Return the effect of a column on only these outputs."""
     mean, low, high = (values[:, outputs] for values in (effect.mean, effect.low, effect.high))
     return replace(effect, mean=mean, low=low, high=high)
 
 
 def _share_scale(axes: Sequence[Axes], columns: int) -> None:
-    """Give all panels the same vertical scale, and label only the leftmost of each row of panels."""
+    """Give panels the same vertical scale, and keep only the labels at the left of each row.
+
+    Parameters
+    ----------
+    axes
+        The panels, row by row; they are changed in place.
+    columns
+        Number of panels in a row.
+    """
     limits = [ax.get_ylim() for ax in axes]
     low, high = min(bottom for bottom, _ in limits), max(top for _, top in limits)
     for index, ax in enumerate(axes):
@@ -158,7 +203,7 @@ def _share_scale(axes: Sequence[Axes], columns: int) -> None:
 
 
 def _search_maps(result: TuningResult, methods: Sequence[str]) -> Figure:
-    """Draw the map of candidates of each method, under its name."""
+    """Draw the map of candidates of each of these methods, in a panel with its name as title."""
     columns = min(3, len(methods))
     rows = math.ceil(len(methods) / columns)
     axes = plotting.panels(rows, columns, width=3.1 * columns + 0.3, height=2.7 * rows)
@@ -173,35 +218,41 @@ def _search_maps(result: TuningResult, methods: Sequence[str]) -> Figure:
 def _curves(run: Run) -> Figure:
     """Draw accuracy and loss over the steps, on test data if there are any.
 
-    The legends are below, with at most a line for each method or point.
+    The legend is below the panels, with at most a line for each method or point.
     """
     measures = recorded_measures(run)
-    shown = [(name, split) for name, split in measures if split == measures[0][1]]
-    height = 2.5 + 0.17 * len(run.plan.points)
-    axes = plotting.panels(1, len(shown), width=3.5 * len(shown), height=height)
-    for ax, (name, split) in zip(axes, shown, strict=True):
+    panels = [(name, split) for name, split in measures if split == measures[0][1]]
+    height = 2.5 + 0.17 * len(run.plan.points)  # inches, with a line of the legend for each point
+    axes = plotting.panels(1, len(panels), width=3.5 * len(panels), height=height)
+    for ax, (name, split) in zip(axes, panels, strict=True):
         trace = run.data[name].sel(split=split)
-        least = float(np.nanmin(trace.values))
-        is_logarithmic = name == "loss" and least > 0
+        smallest = float(np.nanmin(trace.values))
+        is_logarithmic = name == "loss" and smallest > 0
         plotting.curves(trace, log=is_logarithmic, ax=ax)
         if is_logarithmic:
-            ax.set_ylim(bottom=max(ax.get_ylim()[0], 0.8 * least))  # a band may go below 0, losses don't
+            ax.set_ylim(bottom=max(ax.get_ylim()[0], 0.8 * smallest))  # a band may go below 0, losses don't
     return _figure_of(axes[0])
 
 
 def _has_temperature(run: Run) -> bool:
+    """Return True if a method of the run measures its temperature, and a chain hasn't diverged."""
     return any(part.method.measures_temperature for part in run.plan.parts()) and bool((run.died < 0).any())
 
 
 def _is_classifier_of_plane(problem: Problem) -> bool:
-    """True if a problem has two inputs, and classes that can be told apart by colour."""
+    """Return True if a problem has two inputs, and classes few enough to have different markers."""
     return problem.inputs == 2 and TASKS[problem.task].classes and len(problem.targets) <= len(CLASS_MARKERS)
 
 
 def _median_classifiers(run: Run, separator: str = ": ") -> Figure:
     """Draw the prediction of the median chain of each method over the plane.
 
-    The titles have the name of the method, the separator, and the accuracy of the chain.
+    Parameters
+    ----------
+    run
+        The run of all methods.
+    separator
+        Text between the name of the method and the accuracy of the chain, which form the title.
     """
     name, split = recorded_measures(run)[0]
     chains = [_median_chain(run, point) for point in range(len(run.plan.points))]
@@ -217,7 +268,7 @@ def _median_classifiers(run: Run, separator: str = ": ") -> Figure:
 
 
 def _mean_classifiers(report: RunReport) -> Figure:
-    """Draw the averaged prediction of each method over the plane; the titles have its accuracy."""
+    """Draw the averaged prediction of each method over the plane, with its accuracy in the title."""
     titles: list[str | None] = []
     for point in report.points:
         alive, score = point.chains - point.diverged, point.averaged.get("accuracy")
@@ -228,16 +279,23 @@ def _mean_classifiers(report: RunReport) -> Figure:
 
 
 def _planes(run: Run, shown: Sequence[tuple[Run, int | None]], titles: Sequence[str | None]) -> Figure:
-    """Draw a panel for each method with predictions over the plane.
+    """Draw predictions over the plane, in a panel for each method.
 
-    `shown` has a run and a chain for each panel, or None for its averaged prediction; a title of None says
-    that all chains diverged.
+    Parameters
+    ----------
+    run
+        The run of all methods.
+    shown
+        For each panel, a run and the index of a chain, or None for the run's averaged prediction.
+    titles
+        Title of each panel; None says that all chains diverged.
     """
     columns = min(3, len(shown))
     rows = math.ceil(len(shown) / columns)
     width = 3.4 if columns == 1 else 2.6 * columns + 0.6
     axes = plotting.panels(rows, columns, width=width, height=0.4 + 2.6 * rows)
     draw = plotting.classifier if run.problem.task == "binary" else plotting.uncertainty
+
     for index, (ax, (source, chain), title) in enumerate(zip(axes, shown, titles, strict=False)):
         if title is None:
             label = run.plan.points[index][0].get("method", "")
@@ -247,13 +305,24 @@ def _planes(run: Run, shown: Sequence[tuple[Run, int | None]], titles: Sequence[
         draw(run.problem, source, chain=chain, bar=index % columns == columns - 1, ax=ax)
         ax.set_title(title, fontsize=style.TEXT_SIZE)
         _label_outer_panels_only(ax, index, columns, len(shown))
+
     for ax in axes[len(shown) :]:
         ax.set_axis_off()
     return _figure_of(axes[0])
 
 
 def _label_outer_panels_only(ax: Axes, index: int, columns: int, count: int) -> None:
-    """Remove the axis labels of an inner panel, and all legends except that of the last panel."""
+    """Remove labels of the axes inside a grid of panels, and the legend of all panels but the last.
+
+    Parameters
+    ----------
+    ax
+        A panel, which is changed in place.
+    index
+        Its position, row by row.
+    columns, count
+        Number of panels in a row, and of all.
+    """
     if index % columns:
         ax.set_ylabel("")
     if index + columns < count:
@@ -264,7 +333,15 @@ def _label_outer_panels_only(ax: Axes, index: int, columns: int, count: int) -> 
 
 
 def _median_chain(run: Run, point: int) -> int | None:
-    """Return the chain of a point with the median score, or the next below it; None if all diverged."""
+    """Return the index of the chain with the median score, or the next one below.
+
+    Parameters
+    ----------
+    run
+        The run of all methods or points.
+    point
+        Index of a method or point; None is returned if all its chains diverged.
+    """
     name, split = recorded_measures(run)[0]
     first = point * run.plan.chains
     chains = np.arange(first, first + run.plan.chains)
@@ -276,7 +353,10 @@ def _median_chain(run: Run, point: int) -> int | None:
 
 
 def _sweep(report: RunReport) -> Figure:
-    """Draw the first measure over the grid: a curve, a heat map, or the best points of more axes."""
+    """Draw the first recorded measure over the grid of a sweep.
+
+    One numeric axis has a curve, two axes have a heat map, and all others have a list of the best points.
+    """
     run, points = report.run, report.points
     axes, (name, split) = run.plan.axes, recorded_measures(run)[0]
     values = [[point.labels[axis] for point in points] for axis in axes]
@@ -284,6 +364,7 @@ def _sweep(report: RunReport) -> Figure:
         return _sweep_line(points, axes[0], name, split)
     if len(axes) != 2:
         return _sweep_best(points, name, split)
+
     rows, columns = (len(set(column)) for column in values)
     (ax,) = plotting.panels(width=min(1.9 + 0.5 * columns, 9.0), height=min(1.1 + 0.32 * rows, 8.0))
     if (name, split) == ("accuracy", "test"):
@@ -293,11 +374,24 @@ def _sweep(report: RunReport) -> Figure:
 
 
 def _sweep_line(points: Sequence[PointReport], axis: str, name: str, split: str) -> Figure:
-    """Draw a measure over one coefficient, with intervals; values that span decades are logarithmic."""
+    """Draw a measure over one coefficient, with intervals.
+
+    The horizontal axis is logarithmic if the values span more than a decade.
+
+    Parameters
+    ----------
+    points
+        Points of the sweep.
+    axis
+        Name of the coefficient.
+    name, split
+        The measure, such as "accuracy", and its examples, "train" or "test".
+    """
     known = [(point.labels[axis], value) for point in points if (value := point.recorded[f"{split}_{name}"])]
     x = np.array([label for label, _ in known], float)
     middle, low, high = np.array([value for _, value in known]).T
     order = np.argsort(x)
+
     (ax,) = plotting.panels(width=4.0, height=2.9)
     ax.plot(x[order], middle[order], "o-", color=style.COLOURS[0], markersize=4, linewidth=1.2)
     ax.vlines(x, low, high, color=style.COLOURS[0], linewidth=1.4)
@@ -312,13 +406,22 @@ def _sweep_line(points: Sequence[PointReport], axis: str, name: str, split: str)
 
 
 def _sweep_best(points: Sequence[PointReport], name: str, split: str) -> Figure:
-    """Draw the best points by a measure, with their intervals."""
+    """Draw the best points of a sweep by a measure, with intervals.
+
+    Parameters
+    ----------
+    points
+        Points of the sweep.
+    name, split
+        The measure, such as "accuracy", and its examples, "train" or "test".
+    """
     known = [(point.labels, value) for point in points if (value := point.recorded[f"{split}_{name}"])]
     known.sort(key=lambda item: item[1].value, reverse=name == "accuracy")
     scores = []
     for labels, value in known[:MOST_SCORES]:
         interval = (value.low, value.high) if math.isfinite(value.low) else (value.value, value.value)
         scores.append(plotting.Score(_point_label(labels), value.value, interval))
+
     (ax,) = plotting.panels(width=6.0, height=0.95 + 0.24 * len(scores))
     plotting.scores(scores, f"{split} {name}", percent=name == "accuracy", ax=ax)
     if name == "accuracy":
@@ -327,10 +430,12 @@ def _sweep_best(points: Sequence[PointReport], name: str, split: str) -> Figure:
 
 
 def _point_label(labels: Mapping[str, float | str]) -> str:
+    """Return the coefficients of a point as text, such as h = 0.1, τ = 1e-4."""
     pairs = [(style.quantity_label(axis), style.format_number(value)) for axis, value in labels.items()]
     return ", ".join(f"{name} = {value}" for name, value in pairs)
 
 
 def _figure_of(ax: Axes) -> Figure:
+    """Return the figure that a panel belongs to."""
     figure: Figure = ax.figure.figure
     return figure

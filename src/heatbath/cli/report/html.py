@@ -26,7 +26,15 @@ CLASSIFIERS = "What the median network of each method predicts over the plane."
 
 
 class _Section(NamedTuple):
-    """Figures under one heading: their names, and what each shows."""
+    """Figures under one heading of the page.
+
+    Attributes
+    ----------
+    heading
+        Heading of the section.
+    captions
+        Caption of each figure, by its name.
+    """
 
     heading: str
     captions: dict[str, str]
@@ -103,16 +111,23 @@ pre { background: var(--band); padding: 0.8rem; overflow-x: auto; font-size: 0.8
 
 
 def report_to_html(report: RunReport | SearchReport, figures: Sequence[Path], settings: str) -> str:
-    """Return the whole page.
+    """Return a report as a self-contained page of HTML, which loads nothing and runs no scripts.
 
-    It fetches nothing and runs nothing. `figures` are the PNG files, which have an SVG file beside them;
-    `settings` is the text of settings.toml.
+    Parameters
+    ----------
+    report
+        The evaluated run or search.
+    figures
+        PNG files of its figures, each with an SVG file beside it.
+    settings
+        Text of settings.toml, which the page quotes.
     """
     title = tables.title(report)
     if isinstance(report, SearchReport):
         body = [*_search_results(report), *_figure_sections(SEARCH_SECTIONS, figures)]
         commands = ["<h2>Train with the best coefficients</h2>", _code("\n".join(tables.commands(report)))]
         return _page(report.problem, title, body, commands, settings)
+
     body = [f'<p class="lead">{line}</p>' for line in _lead(report)]
     body += [_paragraph(line, "warn") for line in _warnings(report)]
     body += _results("Results", report, tables.caption(report))
@@ -123,7 +138,7 @@ def report_to_html(report: RunReport | SearchReport, figures: Sequence[Path], se
 
 
 def _search_results(report: SearchReport) -> list[str]:
-    """Return the best method, the best candidates, and the results of the fresh runs."""
+    """Return the lines on the best method, the best candidates, and the results of the fresh runs."""
     lines = [f'<p class="lead">The best is <strong>{escape(report.result.winner)}</strong>.</p>']
     lines += ["<h2>Best candidates</h2>", _table("Best candidates", tables.search_table(report))]
     lines += [_paragraph(tables.sentence(tables.search_title(report)))]
@@ -134,15 +149,26 @@ def _search_results(report: SearchReport) -> list[str]:
 
 
 def _results(heading: str, report: RunReport, caption: str) -> list[str]:
-    """Return the table of results with its heading and caption."""
+    """Return the heading, the table of results and its caption."""
     table = _table("Results", tables.narrow_results_table(report), stresses_first=len(report.points) == 1)
     return [f"<h2>{heading}</h2>", table, _paragraph(tables.sentence(caption))]
 
 
 def _page(problem: Problem, title: str, body: list[str], end: list[str], settings: str) -> str:
-    """Return the page with what all reports have: heading, how the table is read, settings, version.
+    """Return the page, with the parts that all reports have around the given ones.
 
-    `body` comes before how the table is read, and `end` after it.
+    Parameters
+    ----------
+    problem
+        The problem, which is described at the top.
+    title
+        Sizes of the run, after that description.
+    body
+        Lines of HTML before the section on how the table is read.
+    end
+        Lines of HTML after it, and before the settings.
+    settings
+        Text of settings.toml.
     """
     name = escape(problem.name)
     lines = [f"<h1>{name}</h1>", _paragraph(f"{_describe(problem)} {title}."), *body]
@@ -158,7 +184,7 @@ def _page(problem: Problem, title: str, body: list[str], end: list[str], setting
 
 
 def _figure_sections(sections: Sequence[_Section], figures: Sequence[Path]) -> list[str]:
-    """Return the figures that exist, under their headings."""
+    """Return the figures that exist, under the headings of their sections, as lines of HTML."""
     by_name = {path.stem: path for path in figures}
     body = []
     for heading, captions in sections:
@@ -170,7 +196,7 @@ def _figure_sections(sections: Sequence[_Section], figures: Sequence[Path]) -> l
 
 
 def _describe(problem: Problem) -> str:
-    """Return a sentence with the task and the number of examples of a problem."""
+    """Return a sentence with the task of a problem and its numbers of examples."""
     tasks = {"binary": "Two classes", "classes": f"{len(problem.targets)} classes", "counts": "Counts"}
     weights = problem.given_weights(0)
     weighted = "" if weights is None or (weights == 1).all() else ", with weights"
@@ -179,15 +205,21 @@ def _describe(problem: Problem) -> str:
 
 
 def _lead(report: RunReport) -> list[str]:
-    """Return the first sentences, in HTML: the best point, the main measures, and a comparison of losses."""
+    """Return the first sentences of a report, as HTML.
+
+    They name the best of several points, the most important measures beside those of the baselines, and
+    whether the loss is below that of the baselines.
+    """
     if report.forecast is None:
         return []
+
     point, lines = report.described, []
     if report.best is not None:
         labels = ", ".join(
             str(value) if name == "method" else f"{name} {value}" for name, value in point.labels.items()
         )
         lines.append(f"The best is <strong>{escape(labels)}</strong>.")
+
     for name in tables.select_measures(point.averaged, tables.HEADLINES):
         baselines = [
             f"{escape(baseline)} {tables.format_estimate(name, values[name])}"
@@ -198,15 +230,21 @@ def _lead(report: RunReport) -> list[str]:
         value = tables.format_estimate(name, point.averaged[name])
         comparison = f"; {', '.join(baselines)}" if baselines else ""
         lines.append(f"{label} of the averaged prediction: <strong>{value}</strong>{comparison}.")
+
     if report.gains:
         lines.append(escape(_comparison(report.gains, LOSS_NAMES[report.problem.task])))
     return lines
 
 
 def _comparison(gains: dict[str, Measured], loss: str) -> str:
-    """Say whether the mean loss is below that of each baseline by more than chance.
+    """Return a sentence on whether the mean loss is below that of each baseline by more than chance.
 
-    `gains` are the differences, positive where the run is better; `loss` is the name of the loss.
+    Parameters
+    ----------
+    gains
+        By how much it is below that of each baseline, with an interval.
+    loss
+        Name of the loss.
     """
     parts = []
     for name, gain in gains.items():
@@ -221,13 +259,18 @@ def _comparison(gains: dict[str, Measured], loss: str) -> str:
 
 
 def _warnings(report: RunReport) -> list[str]:
-    """Return what a reader must know before trusting the numbers."""
+    """Return sentences on what a reader must know before trusting the numbers.
+
+    They warn of a better constant prediction, of missing test examples, of probabilities for balanced
+    classes, and of chains that diverged.
+    """
     warnings = []
     gain = None if not report.gains else report.gains["constant"]
     if gain is not None and gain.high < 0:
         warnings.append("A constant prediction would be better.")
     elif gain is not None and gain.low <= 0:
         warnings.append("These examples do not show that it is better than a constant prediction.")
+
     if report.examples is not None and report.examples.split == "train":
         warnings.append(
             "There are no test examples: all numbers are measured on the training examples, so expect larger "
@@ -242,7 +285,17 @@ def _warnings(report: RunReport) -> list[str]:
 
 
 def _table(label: str, table: tables.TextTable, stresses_first: bool = False) -> str:
-    """Return a table that can be scrolled; `stresses_first` marks the first column of numbers."""
+    """Return a table that can be scrolled sideways.
+
+    Parameters
+    ----------
+    label
+        Name of the table for screen readers.
+    table
+        Its cells, as text; the first of each row is the heading of the row.
+    stresses_first
+        True to highlight the first column of numbers.
+    """
     head = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in table.columns)
     lines = []
     for name, *cells in table.rows:
@@ -254,25 +307,37 @@ def _table(label: str, table: tables.TextTable, stresses_first: bool = False) ->
 
 
 def _cell(text: str) -> str:
-    """Return a number with its interval below it."""
+    """Return a number as HTML, with its interval below it in small print."""
     value, _, interval = text.partition(" (")
     below = f"<small>{escape(interval.removesuffix(')'))}</small>" if interval else ""
     return escape(value) + below
 
 
 def _figure(path: Path, name: str, caption: str) -> str:
-    """Return a figure, embedded as SVG, or as PNG if the SVG is large; wide ones can be scrolled."""
+    """Return a figure with its caption, embedded as SVG, or as PNG if the SVG is large.
+
+    A figure that is wider than a telephone can be scrolled.
+
+    Parameters
+    ----------
+    path
+        PNG file of the figure, with an SVG file beside it.
+    name, caption
+        Name and caption, which form the alternative text.
+    """
     svg = path.with_suffix(".svg").read_bytes()
     size = re.search(rb'<svg[^>]*? width="([\d.]+)pt"', svg)
     inches = float(size[1]) / POINTS if size else 7.0
     kind, data = ("svg+xml", svg) if len(svg) <= LARGEST_SVG else ("png", path.read_bytes())
+
     uri = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
     attributes = f'src="{uri}" alt="{escape(f"{name}: {caption}")}"'
     image = f"<img {attributes}>"
-    least = inches * FEWEST_PIXELS
-    if least > TELEPHONE:
-        image = f'<img {attributes} style="min-width:{least:.0f}px">'
+    min_width = inches * FEWEST_PIXELS
+    if min_width > TELEPHONE:
+        image = f'<img {attributes} style="min-width:{min_width:.0f}px">'
         image = f'<div class="wide" tabindex="0" role="region" aria-label="{name}">{image}</div>'
+
     below = f"<figcaption>{escape(caption)}</figcaption>"
     return f'<figure style="width:{inches * PIXELS:.0f}px">{image}{below}</figure>'
 
@@ -283,8 +348,10 @@ def _paragraph(text: str, kind: str = "soft") -> str:
 
 
 def _code(text: str) -> str:
+    """Return a block of preformatted text."""
     return f'<pre tabindex="0">{escape(text)}</pre>'
 
 
 def _list(lines: Sequence[str]) -> str:
+    """Return lines as a bulleted list."""
     return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"

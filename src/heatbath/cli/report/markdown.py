@@ -9,7 +9,7 @@ from heatbath.cli.report.contents import RunReport, SearchReport
 
 
 def report_to_markdown(report: RunReport | SearchReport) -> str:
-    """Return a report as a page of Markdown."""
+    """Return a report as a page of Markdown, which summary.md contains."""
     if isinstance(report, SearchReport):
         lines = _search_lines(report)
     else:
@@ -18,6 +18,7 @@ def report_to_markdown(report: RunReport | SearchReport) -> str:
 
 
 def _run_lines(report: RunReport, caption: str) -> list[str]:
+    """Return the lines of a page on a run: results, caption, confusion of classes, and what was found."""
     lines = [f"# {tables.title(report)}", "", *_table_lines(tables.results_table(report))]
     lines += ["", tables.sentence(caption)]
     if (confusion := tables.confusion_table(report)) is not None:
@@ -28,6 +29,7 @@ def _run_lines(report: RunReport, caption: str) -> list[str]:
 
 
 def _search_lines(report: SearchReport) -> list[str]:
+    """Return the lines of a page on a search: fresh runs, best candidates, and commands to train them."""
     lines, like_fresh_runs = [f"# {report.problem.name}"], ""
     if report.fresh is not None:
         lines = _run_lines(report.fresh, tables.fresh_caption(report, report.fresh))
@@ -39,8 +41,10 @@ def _search_lines(report: SearchReport) -> list[str]:
 
 
 def _table_lines(table: tables.TextTable) -> list[str]:
+    """Return the lines of a table, with its columns in the first."""
     return [_row_line(table.columns), _row_line(["---"] * len(table.columns)), *map(_row_line, table.rows)]
 
 
 def _row_line(cells: Sequence[str]) -> str:
+    """Return the line of a row, with bars in cells escaped."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

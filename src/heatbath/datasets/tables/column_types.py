@@ -21,7 +21,7 @@ from heatbath._internal.checks import choice, real, whole
 from heatbath.datasets.tables import parsing
 from heatbath.datasets.tables.parsing import BLANKS, FORMATS, FORMS, TRUTHS, row_label, texts
 
-MOST_ODD = 0.05  # a column of numbers or dates may have this share of other cells
+MOST_ODD = 0.05  # largest share of odd cells, which are neither, in a column of numbers or dates
 CODES = r"^[+-]?0\d+$"  # a code such as 007
 FEW_CODES = 0.01  # share of codes from which on a column of digits is no number
 INFINITE = re.compile(r"^[+-]?inf(?:inity)?$", re.IGNORECASE)
@@ -36,7 +36,7 @@ PERIODS = {"year": 365.25, "week": 7.0, "day": 1.0}  # in days
 SHOWN, LONGEST = 3, 30  # texts that a note shows, and characters of one
 MANY = 0.5  # share of texts that look like numbers or dates: see `suspicion`
 SAMPLE = 200  # texts that are examined for that
-GAP, OTHERS = "(missing)", "(rare)"  # names of the features of these cells
+GAP, JOINED = "(missing)", "(rare)"  # names of the features of these cells
 EMPTY, COUNTS = "all its cells are empty", "it counts the rows (keep takes it all the same)"
 NAMED = "its name says that it names the rows, and its numbers are different (keep takes it all the same)"
 IDENTIFIER = re.compile(r"(?i:(?:^|[\W_])(?:id|uuid|guid)$)|[a-z]I[dD]$")  # end of the name of an identifier
@@ -44,7 +44,15 @@ YEARS = (1500, 2200)  # whole numbers in this range are years and no row numbers
 
 
 class Encoded(NamedTuple):
-    """Features, (rows, features), and which cells, (rows,), have something that training did not have."""
+    """Features of a column.
+
+    Attributes
+    ----------
+    values : array, (rows, features)
+        The features.
+    unforeseen : array of bool, (rows,)
+        True for cells with something that training did not have.
+    """
 
     values: NDArray[np.float64]
     unforeseen: NDArray[np.bool_]
@@ -54,8 +62,18 @@ class Encoded(NamedTuple):
 class Number:
     """Column of numbers. Missing ones are replaced by the median, and an extra feature marks them.
 
-    `missing` counts missing cells in training, `odd` shows some that are no numbers, and `unit` follows each
-    number.
+    Attributes
+    ----------
+    name : str
+        The name of the column.
+    median : float
+        Replaces missing numbers.
+    missing : int
+        Missing cells in training.
+    odd : tuple of str
+        Some cells in training that are not numbers.
+    unit : str
+        Follows each number, such as kg; "" without a unit.
     """
 
     name: str
@@ -77,7 +95,7 @@ class Number:
         return (self.name, *_gap_feature(self))
 
     def encode(self, column: pd.Series) -> Encoded:
-        """Return the numbers, and where they are missing."""
+        """Return the numbers and perhaps the marks of missing ones as features."""
         column = parsing.without_unit(column, self.unit)
         return _fill_gaps(column, parsing.numbers(column), self.median, self)
 
@@ -91,8 +109,18 @@ class Number:
 class Truth:
     """Column with two words for false and true, as 0 and 1.
 
-    Missing cells are replaced by the mean, and an extra feature marks them. `missing` counts them in
-    training.
+    Missing cells are replaced by the mean, and an extra feature marks them.
+
+    Attributes
+    ----------
+    name : str
+        The name of the column.
+    words : tuple of str
+        The words for false and true.
+    mean : float
+        Replaces missing cells.
+    missing : int
+        Missing cells in training.
     """
 
     name: str
@@ -118,7 +146,7 @@ class Truth:
         return (self.name, *_gap_feature(self))
 
     def encode(self, column: pd.Series) -> Encoded:
-        """Return 0 and 1, and where cells are missing."""
+        """Return 0, 1 and perhaps the marks of missing cells as features."""
         return _fill_gaps(column, parsing.truths(column, self.words), self.mean, self)
 
     def note(self) -> str:
@@ -177,7 +205,7 @@ class Date:
         return (f"{self.name} (years)", *waves, *_gap_feature(self))
 
     def encode(self, column: pd.Series) -> Encoded:
-        """Return years, sines and cosines, and where dates are missing."""
+        """Return years, sines and cosines, and perhaps the marks of missing dates, as features."""
         filled, unforeseen = _fill_gaps(column, parsing.days(column, self.form), self.median, self)
         day = filled[:, :1]
         angles = [2 * math.pi * day / PERIODS[period] for period in self.periods]
@@ -198,12 +226,11 @@ class Date:
         """Return a sentence on how the column is read."""
         parts = ["years since 2000", *(f"the time of the {period}" for period in self.periods)]
         gaps = _gaps(self.missing, "the median", self.odd)
-        other = ""
+        alternative = ""
         if self.other:
-            other = (
-                f" (all could also be {_format_in_words(self.other)}: if they are, write them as 2024-12-31)"
-            )
-        return f"a date{self._format_note}{other}, as {', '.join(parts)}{gaps}"
+            form = _format_in_words(self.other)
+            alternative = f" (all could also be {form}: if they are, write them as 2024-12-31)"
+        return f"a date{self._format_note}{alternative}, as {', '.join(parts)}{gaps}"
 
 
 @dataclass(frozen=True)
@@ -244,14 +271,18 @@ class Category:
     @property
     def features(self) -> tuple[str, ...]:
         """Names of its features."""
-        others = [OTHERS] if self.rare or self.crowded else []
-        return (*(f"{self.name}={label}" for label in (*self.known, *others)), *_gap_feature(self))
+        joined = [JOINED] if self.rare or self.crowded else []
+        return (*(f"{self.name}={label}" for label in (*self.known, *joined)), *_gap_feature(self))
 
     def encode(self, column: pd.Series) -> Encoded:
-        """Return 1 in the feature of each category and 0 in the others, and where categories are new."""
+        """Return 1 in the feature of each cell's category and 0 in all others.
+
+        Cells are unforeseen if their category is new, or if they are missing and none was in training.
+        """
         text = texts(column)
         order = {word: i for i, word in enumerate(self.known)} | dict.fromkeys(self.rare, len(self.known))
-        feature, missing = np.array(text.map(order), np.float64), np.array(text.isna())
+        feature, missing = np.array(text.map(order), np.float64), np.array(text.isna())  # NaN: no feature
+
         unforeseen = np.isnan(feature) & ~missing
         if self.crowded:
             feature[unforeseen] = len(self.known)
@@ -260,6 +291,7 @@ class Category:
             feature[missing] = len(self.features) - 1
         else:
             unforeseen |= missing
+
         one_hot = feature[:, None] == np.arange(len(self.features))
         return Encoded(one_hot.astype(np.float64), unforeseen)
 
@@ -277,7 +309,15 @@ class Category:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Column without features, and the reason for that."""
+    """Column without features.
+
+    Attributes
+    ----------
+    name : str
+        The name of the column.
+    reason : str
+        Why it is left out.
+    """
 
     name: str
     reason: str
@@ -304,7 +344,7 @@ KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Truth, Da
 
 
 def learn(column: pd.Series, name: str, categorical: bool, keep: bool) -> Column:
-    """Detect what a column is from its cells in training.
+    """Detect the type of a column from its cells in training.
 
     Parameters
     ----------
@@ -316,16 +356,23 @@ def learn(column: pd.Series, name: str, categorical: bool, keep: bool) -> Column
         True if it must be a category.
     keep : bool
         True if it must not be left out because it seems to name or count the rows.
+
+    Returns
+    -------
+    Column
+        Its type, with all that is needed to encode new cells.
     """
     dtype = column.dtype
     if not categorical and pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype):
         return _learn_number(column, name, parsing.numbers(column), keep)
     if not categorical and pd.api.types.is_datetime64_any_dtype(dtype):
         return _learn_date(column, name, None)
+
     values = parsing.numbers(column)
     all_numbers = not categorical and isinstance(dtype, pd.StringDtype) and not np.isnan(values).any()
     if all_numbers and column.str.contains(CODES).mean() < FEW_CODES:  # a short cut for most columns
         return _learn_number(column, name, values, keep)
+
     text = texts(column)
     if text.isna().all():
         return LeftOut(name, EMPTY)
@@ -334,18 +381,30 @@ def learn(column: pd.Series, name: str, categorical: bool, keep: bool) -> Column
 
 
 def _learn_from_text(text: pd.Series, name: str, values: NDArray[np.float64], keep: bool) -> Column | None:
-    """Return the type of a column of texts that are truth values, numbers or dates, or None.
+    """Detect whether texts are truth values, numbers or dates; return None for other texts.
 
-    `values` are the same cells as numbers.
+    Parameters
+    ----------
+    text : Series of str
+        The cells, with NaN for missing ones.
+    name : str
+        The name of the column.
+    values : array, (rows,)
+        The same cells as numbers, with NaN for all others.
+    keep : bool
+        True if it must not be left out because it seems to name or count the rows.
     """
     present = texts(text, BLANKS).dropna()
     if present.empty:
         return None
+
+    # Most columns have many different texts, which the first rows show without looking at all rows
     words = set(present.str.lower().unique()) if present.iloc[:100].nunique() < 5 else set()
     for pair in TRUTHS:
         if words == set(pair):
             truths = parsing.truths(text, pair)
             return Truth(name, pair, float(np.nanmean(truths)), int(np.isnan(truths).sum()))
+
     if present.str.contains(CODES).mean() >= FEW_CODES:
         return None
     if _are_numbers(present, values):
@@ -363,16 +422,26 @@ def _learn_from_text(text: pd.Series, name: str, values: NDArray[np.float64], ke
 def suspicion(column: pd.Series, learned: Column) -> str | None:
     """Return why a column that is treated as text should perhaps be numbers or dates, or None.
 
-    `column` has the cells in training, and `learned` is their type.
+    Only a sample of the cells is examined, and only if the column has many different texts.
+
+    Parameters
+    ----------
+    column : Series
+        The cells in training.
+    learned : Column
+        Their type.
     """
-    has_many = (
-        learned.rare or learned.crowded if isinstance(learned, Category) else isinstance(learned, LeftOut)
-    )
-    if not has_many or pd.api.types.is_numeric_dtype(column.dtype):
+    if isinstance(learned, Category):
+        has_many_texts = bool(learned.rare) or learned.crowded
+    else:
+        has_many_texts = isinstance(learned, LeftOut)
+    if not has_many_texts or pd.api.types.is_numeric_dtype(column.dtype):
         return None
+
     sample = texts(column.iloc[:: max(1, len(column) // SAMPLE)], BLANKS).dropna()
     if sample.empty:
         return None
+
     odd = np.isnan(parsing.numbers(sample))
     if MOST_ODD < odd.mean() < MANY:
         label = sample.index[odd][0]
@@ -385,7 +454,7 @@ def suspicion(column: pd.Series, learned: Column) -> str | None:
 
 
 def _are_dates(text: pd.Series) -> NDArray[np.bool_]:
-    """Return which texts are dates, each in any format."""
+    """Return which texts are dates, (texts,), each in any format."""
     are_dates = np.zeros(len(text), bool)
     for form in FORMS:
         are_dates |= ~np.isnan(parsing.days(text, form))
@@ -396,14 +465,14 @@ def _are_numbers(text: pd.Series, values: NDArray[np.float64]) -> bool:
     """Return True if texts are a column of numbers with a few exceptions.
 
     The exceptions are either few, or at most two different words such as "unknown" among many different
-    numbers. Infinite numbers are none, although they count as missing.
+    numbers. Infinite numbers count as missing, not as exceptions.
 
     Parameters
     ----------
     text : Series of str
         The cells that aren't missing.
     values : array
-        All cells as numbers.
+        All cells as numbers, with NaN for those that are none.
     """
     finite, text = np.count_nonzero(~np.isnan(values)), text[~text.str.contains(INFINITE)]
     if finite and finite >= (1 - MOST_ODD) * len(text):
@@ -413,10 +482,23 @@ def _are_numbers(text: pd.Series, values: NDArray[np.float64]) -> bool:
 
 
 def _learn_number(column: pd.Series, name: str, values: NDArray[np.float64], keep: bool) -> Column:
-    """Return the type of a column of numbers; `values` are its cells as numbers."""
+    """Return the type of a column of numbers, or why it is left out.
+
+    Parameters
+    ----------
+    column : Series
+        The cells.
+    name : str
+        The name of the column.
+    values : array, (rows,)
+        The cells as numbers, with NaN for those that are none.
+    keep : bool
+        True if it must not be left out because it seems to name or count the rows.
+    """
     present = values[~np.isnan(values)]
     if not present.size:
         return LeftOut(name, EMPTY)
+
     missing = len(values) - len(present)
     if not missing and (present == present[0]).all():
         return LeftOut(name, f"it is {present[0]:g} everywhere")
@@ -424,6 +506,7 @@ def _learn_number(column: pd.Series, name: str, values: NDArray[np.float64], kee
         return LeftOut(name, NAMED)
     if not missing and not keep and _counts_rows(present):
         return LeftOut(name, COUNTS)
+
     odd = _examples_of_odd_cells(column, np.isnan(values)) if missing else ()
     return Number(name, float(np.median(present)), missing, odd)
 
@@ -451,30 +534,55 @@ def _counts_rows(values: NDArray[np.float64]) -> bool:
 
 
 def _learn_date(column: pd.Series, name: str, form: str | None) -> Column:
-    """Return the type of a column of dates in a format; None is for cells that are dates already."""
+    """Return the type of a column of dates, or why it is left out.
+
+    Parameters
+    ----------
+    column : Series
+        The cells.
+    name : str
+        The name of the column.
+    form : str or None
+        Format of the dates; None is for cells that are dates already.
+    """
     values = parsing.days(column, form)
     present = values[~np.isnan(values)]
     if not present.size:
         return LeftOut(name, EMPTY)
+
     missing = len(values) - len(present)
     if not missing and (present == present[0]).all():
         return LeftOut(name, "it is the same date everywhere")
+
+    # A period is a feature if the dates span it, and don't all have the same phase
     span = present.max() - present.min()
     phases = {period: present % length for period, length in PERIODS.items()}
     phases["week"] = np.floor(phases["week"])  # in whole days, because hours belong to the day
     periods = [period for period, phase in phases.items() if span > PERIODS[period] and np.ptp(phase) > 1e-6]
+
     odd = _examples_of_odd_cells(column, np.isnan(values)) if missing else ()
     return Date(name, form, float(np.median(present)), tuple(periods), missing, odd)
 
 
 def _learn_category(text: pd.Series, name: str, keep: bool) -> Column:
-    """Return the type of a column of texts that are categories, or name the rows."""
+    """Return the type of a column of categories, or why it is left out.
+
+    Parameters
+    ----------
+    text : Series of str
+        The cells, with NaN for missing ones.
+    name : str
+        The name of the column.
+    keep : bool
+        True if it must not be left out because its texts seem to name the rows.
+    """
     present = text.dropna()
     missing, different = len(text) - len(present), present.nunique()
     if different == 1 and not missing:
         return LeftOut(name, f"it is {shortened(present.iloc[0])} everywhere")
     if not keep and different >= max(FEWEST_NAMES, NEARLY_ALL * len(present)):
         return LeftOut(name, f"it names the rows, with {different} different texts in {len(present)} of them")
+
     fewest = _fewest_rows_of_category(len(text))
     encoder = OneHotEncoder(min_frequency=fewest, max_categories=MOST_CATEGORIES)
     encoder.fit(present.to_numpy(object)[:, None])
@@ -490,7 +598,7 @@ def _learn_category(text: pd.Series, name: str, keep: bool) -> Column:
 def _fewest_rows_of_category(rows: int) -> int:
     """Return how many rows a category needs to have its own feature, in a table with this many rows.
 
-    It is 5, less in small tables, and more in large ones, where a feature that is hardly ever 1 would be
+    That is 5, fewer in small tables, and more in large ones, where a feature that is hardly ever 1 would be
     scaled to huge values.
     """
     return max(1, round(max(min(RARE, SMALL_SHARE * rows), RARE_SHARE * rows)))
@@ -521,13 +629,19 @@ def _fill_gaps(
         Replaces missing values.
     learned : Number, Truth or Date
         The type of the column.
+
+    Returns
+    -------
+    Encoded
+        Missing cells are unforeseen if none were missing in training. Otherwise texts without a value are,
+        if training had no such texts.
     """
     gaps = np.isnan(values)
     filled = np.where(gaps, fill, values)[:, None]
     unforeseen = gaps.copy()
     if learned.missing:
         filled = np.hstack([filled, gaps[:, None]])
-        had_odd_cells = not isinstance(learned, Truth) and learned.odd
+        had_odd_cells = not isinstance(learned, Truth) and learned.odd  # then texts are nothing new
         unforeseen[gaps] = False if had_odd_cells else texts(column[gaps], BLANKS).notna()
     return Encoded(filled, unforeseen)
 
@@ -545,7 +659,7 @@ def shortened(cell: object) -> str:
 
 
 def _gaps(missing: int, fill: str, odd: tuple[str, ...] = ()) -> str:
-    """Return a clause on how missing cells are replaced, or nothing if none were missing in training."""
+    """Return a clause that says how missing cells are replaced; "" if none were missing in training."""
     if not missing:
         return ""
     examples = f" (such as {', '.join(odd)})" if odd else ""
@@ -555,17 +669,14 @@ def _gaps(missing: int, fill: str, odd: tuple[str, ...] = ()) -> str:
 def to_plain(column: Column) -> dict[str, Any]:
     """Return the type of a column as values of JSON."""
     values = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(column).items()}
-    for recent in (
-        "unit",
-        "other",
-    ):  # left out when empty, as in files of earlier versions and their checksums
+    for recent in ("unit", "other"):  # fields that files of earlier versions and their checksums don't have
         if not values.get(recent, True):
             del values[recent]
     return {"kind": column.kind, **values}
 
 
 def from_plain(plain: object) -> Column:
-    """Return the type of a column that `to_plain` has written, after a check of all values."""
+    """Return the type of a column from the values that `to_plain` has returned, after checking them."""
     if not isinstance(plain, dict):
         raise TypeError(f"a column must be a dict, got {plain!r}")
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
@@ -577,7 +688,10 @@ def from_plain(plain: object) -> Column:
 
 
 def _check_fields(column: Column) -> None:
-    """Raise an error for a field of the wrong type."""
+    """Raise TypeError or ValueError for a field of a column that has a wrong type.
+
+    Columns are read from saved files, which may have been edited or damaged.
+    """
     for name, value in vars(column).items():
         if name in ("median", "mean"):
             real(name, value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -104,6 +104,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         _check_present(frame, [name for names in chosen.values() for name in names])
         if len(frame) < 2:
             raise ValueError(f"a table of at least 2 rows is needed, got {len(frame)} sample(s)")
+
         learned: dict[str, Column] = {}
         remarks = []
         for name in frame.columns:
@@ -115,17 +116,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             reason = None if is_category else column_types.suspicion(frame[name], learned[name])
             if reason is not None:
                 remarks.append(f"warning: {name!r} is taken for text: {reason}")
-        if not any(column.features for column in learned.values()):  # row numbers are better than nothing
-            for name, column in learned.items():
-                if isinstance(column, LeftOut) and column.reason in (COUNTS, NAMED):
-                    learned[name] = Number(name, float(np.median(numbers(frame[name]))))
-                    remarks.append(
-                        f"warning: {name!r} seems to name or count the rows, and is used all the same, as "
-                        "nothing else can be: new rows have other numbers"
-                    )
+
         if not any(column.features for column in learned.values()):
-            notes = "; ".join(f"{name!r} is {column.note()}" for name, column in [*learned.items()][:SHOWN])
-            raise ValueError(f"no column is left to learn from: {notes or 'there is none'}")
+            row_numbers = _row_numbers(frame, learned)
+            learned |= row_numbers
+            remarks += [
+                f"warning: {name!r} seems to name or count the rows, and is used all the same, as nothing "
+                "else can be: new rows have other numbers"
+                for name in row_numbers
+            ]
+            if not row_numbers:
+                notes = "; ".join(f"{name!r} is {learned[name].note()}" for name in [*learned][:SHOWN])
+                raise ValueError(f"no column is left to learn from: {notes or 'there is none'}")
         return self._store(learned, remarks)
 
     def __sklearn_tags__(self) -> Any:
@@ -135,7 +137,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _store(self, learned: dict[str, Column], remarks: Iterable[str], decimal: Mark | None = None) -> Self:
-        """Set the attributes of a fitted encoder, and return it."""
+        """Set the attributes of a fitted encoder, and return it.
+
+        Parameters
+        ----------
+        learned : dict
+            Type of each column, by its name.
+        remarks : iterable of str
+            Remarks on the table.
+        decimal : "," or "." or None
+            Decimal mark of the file of the table.
+        """
         self.columns_ = learned
         self.remarks_ = tuple(remarks)
         self.decimal_ = decimal
@@ -169,8 +181,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     "features as input"
                 )
             frame.columns = pd.Index(self.feature_names_in_)
+
         used = [column for column in self.columns_.values() if column.features]
         _check_present(frame, [column.name for column in used])
+
         values = np.empty((len(frame), sum(len(column.features) for column in used)))
         end, messages = 0, []
         for column in used:
@@ -180,13 +194,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             values[:, start:end] = encoded
             if unforeseen.any():
                 messages.append(_describe_unforeseen(column, cells[unforeseen]))
+
         if messages:
             extra = f"; and {len(messages) - SHOWN} more columns" if len(messages) > SHOWN else ""
             warnings.warn("; ".join(messages[:SHOWN]) + extra, UnforeseenDataWarning, stacklevel=2)
         return values
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
-        """Return the names of the features, which are all different."""
+        """Return the names of the features, which are all different.
+
+        `input_features` is ignored; scikit-learn passes it.
+        """
         check_is_fitted(self)
         names: dict[str, None] = {}
         for column in self.columns_.values():
@@ -198,7 +216,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(list(names), dtype=object)
 
     def groups(self) -> dict[str, list[int]]:
-        """Return the indices of the features of each column that has any."""
+        """Return the indices of the features of each column, by its name; columns left out have none."""
         check_is_fitted(self)
         indices, end = {}, 0
         for name, column in self.columns_.items():
@@ -208,12 +226,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return indices
 
     def notes(self) -> list[str]:
-        """Return a sentence for each remark on the table and for each column."""
+        """Return the remarks on the table, followed by a sentence on how each column is read."""
         check_is_fitted(self)
         return [*self.remarks_, *(f"{name}: {column.note()}" for name, column in self.columns_.items())]
 
     def brief_notes(self) -> list[str]:
-        """Return the notes with plain numbers last, and in one sentence if there are many."""
+        """Return the notes with those on plain numbers at the end.
+
+        If there are many columns of plain numbers, a single sentence names the first and counts the others.
+        """
         check_is_fitted(self)
         notes = {name: column.note() for name, column in self.columns_.items()}
         plain = [name for name, note in notes.items() if note == PLAIN_NUMBER]
@@ -224,7 +245,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return [*self.remarks_, *special_notes, *plain_notes]
 
     def with_remarks(self, remarks: Iterable[str], decimal: Mark | None = None) -> Self:
-        """Return a copy with remarks on the table that it was fitted to, and the decimal mark of its file."""
+        """Return a copy of the fitted encoder with these remarks.
+
+        Parameters
+        ----------
+        remarks : iterable of str
+            Remarks on the table that it was fitted to.
+        decimal : "," or "." or None
+            Decimal mark of the file of that table.
+        """
         check_is_fitted(self)
         return type(self)(self.ignore, self.categorical, self.keep)._store(self.columns_, remarks, decimal)
 
@@ -238,7 +267,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_plain(cls, plain: object) -> Self:
-        """Return the encoder that `plain` has written. All values are checked, and none is executed."""
+        """Return the encoder that `plain` has described.
+
+        Parameters
+        ----------
+        plain : dict
+            Values of JSON. All of them are checked, and none is executed.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a value has a wrong type, or the version is unknown.
+        """
         if not isinstance(plain, dict) or plain.get("version") != VERSION:
             raise ValueError(f"an encoder is a dict of version {VERSION}, got {str(plain)[:60]}")
         keys = {"version", *OPTIONS, "columns", "remarks"}
@@ -247,6 +287,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             choice("decimal of an encoder", decimal, tuple(MARK_NAMES))
         if set(plain) - {"decimal"} != keys or not isinstance(plain["columns"], list):
             raise ValueError(f"an encoder has {', '.join(sorted(keys))}, got {', '.join(map(str, plain))}")
+
         options = {option: _checked_names(option, plain[option]) for option in OPTIONS}
         learned = {column.name: column for column in map(column_types.from_plain, plain["columns"])}
         if len(learned) < len(plain["columns"]) or not any(c.features for c in learned.values()):
@@ -254,8 +295,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return cls(**options)._store(learned, _checked_names("remarks", plain["remarks"]), decimal)
 
 
+def _row_numbers(frame: pd.DataFrame, learned: Mapping[str, Column]) -> dict[str, Column]:
+    """Return columns that were left out because they seem to name or count the rows as numbers, by name."""
+    return {
+        name: Number(name, float(np.median(numbers(frame[name]))))
+        for name, column in learned.items()
+        if isinstance(column, LeftOut) and column.reason in (COUNTS, NAMED)
+    }
+
+
 def as_frame(X: Any) -> pd.DataFrame:
-    """Return a table whose columns have different texts as names; those of an array are x0, x1, ..."""
+    """Return a table whose columns have different texts as names.
+
+    Parameters
+    ----------
+    X : DataFrame or array_like, (rows, columns)
+        The columns of an array are called x0, x1, ... A DataFrame isn't copied.
+    """
     if not isinstance(X, pd.DataFrame):
         array = check_array(X, dtype=None, ensure_all_finite=False)
         return pd.DataFrame(array, columns=[f"x{i}" for i in range(array.shape[1])])
@@ -271,7 +327,15 @@ def as_frame(X: Any) -> pd.DataFrame:
 
 
 def _checked_names(option: str, names: object) -> tuple[str, ...]:
-    """Return names as a tuple. Raises TypeError if they are no list of texts."""
+    """Return names as a tuple, or raise TypeError if they are not a list of texts.
+
+    Parameters
+    ----------
+    option : str
+        What the names are called in the error message.
+    names : iterable of str
+        The names.
+    """
     listed = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else (None,)
     if not all(isinstance(name, str) for name in listed):
         raise TypeError(f"{option} must be a list of names, got {names!r}")
@@ -279,7 +343,7 @@ def _checked_names(option: str, names: object) -> tuple[str, ...]:
 
 
 def _check_present(frame: pd.DataFrame, names: Iterable[str]) -> None:
-    """Raise ValueError if a table lacks one of these columns."""
+    """Raise ValueError, with the names that exist, if a table lacks one of these columns."""
     lacking = [repr(name) for name in dict.fromkeys(names) if name not in frame.columns]
     if lacking:
         present, limit = [repr(name) for name in frame.columns], 2 * SHOWN
@@ -291,7 +355,15 @@ def _check_present(frame: pd.DataFrame, names: Iterable[str]) -> None:
 
 
 def _describe_unforeseen(column: Column, cells: pd.Series) -> str:
-    """Describe cells of one column that have something that training did not have, by an example."""
+    """Return a sentence on cells that have something that training did not have, with an example.
+
+    Parameters
+    ----------
+    column : Column
+        The type of the column.
+    cells : Series
+        Its unforeseen cells only, with their rows as the index.
+    """
     present = texts(cells, MISSING if isinstance(column, Category) else BLANKS).dropna()
     if present.empty:
         row, problem = cells.index[0], "it is missing, and none was missing in training"

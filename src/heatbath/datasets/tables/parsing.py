@@ -14,15 +14,8 @@ from heatbath._internal.checks import is_real
 
 SPREADSHEET_ERRORS = ("#div/0!", "#n/a", "#name?", "#null!", "#num!", "#ref!", "#value!")
 MISSING = frozenset(["", "na", "n/a", "<na>", "nan", "nat", "null", *SPREADSHEET_ERRORS])  # in lower case
-BLANKS = MISSING | {
-    "-",
-    "--",
-    ".",
-    "?",
-    "nil",
-    "none",
-    "missing",
-}  # missing where numbers, dates or truth values are expected
+# Texts that are missing where numbers, dates or truth values are expected
+BLANKS = MISSING | {"-", "--", ".", "?", "nil", "none", "missing"}
 LARGEST = 1e100  # larger numbers count as missing, because their squares could overflow
 TRUTHS = (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"))
 FORMATS = {  # formats of dates, tried in this order; a time of day may follow
@@ -50,14 +43,19 @@ START = pd.Timestamp("2000-01-03")  # day 0, a Monday
 
 
 def row_label(column: pd.Series | pd.DataFrame) -> str:
-    """Return "line" if the index has the lines of a file, and otherwise "row"."""
+    """Return "line" if the index of a table has the line numbers of a file, and "row" otherwise."""
     return column.index.name if column.index.name == "line" else "row"
 
 
 def texts(column: pd.Series, blanks: Set[str] = MISSING) -> pd.Series:
     """Return cells as text without surrounding spaces, and NaN for missing cells.
 
-    Whole numbers are written without a point. `blanks` are the texts, in lower case, of missing cells.
+    Parameters
+    ----------
+    column : Series
+        Cells of any kind. Whole numbers are written without a decimal point.
+    blanks : set of str
+        Texts, in lower case, that stand for a missing cell.
     """
     if pd.api.types.is_bool_dtype(column.dtype):
         return column.map({True: "True", False: "False"}).astype("str")
@@ -80,9 +78,10 @@ def _number_text(value: float) -> str:
 
 
 def numbers(column: pd.Series) -> NDArray[np.float64]:
-    """Return cells as numbers, and NaN for cells that are missing or no numbers.
+    """Return cells as numbers, (rows,), and NaN for cells that are missing or not numbers.
 
     Currency signs, per cent signs and separators of thousands are ignored. An amount in brackets is negative.
+    Numbers above 1e100 count as missing.
     """
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(np.float64, na_value=np.nan)
@@ -92,9 +91,10 @@ def numbers(column: pd.Series) -> NDArray[np.float64]:
         unparsed = np.isnan(values)
         unparsed[unparsed] = column[unparsed].str.contains(r"\d", na=False)
         if unparsed.any():
+            # In order: (5) is -5, signs of currencies and per cent, the typographic minus, thousands
             bare = column[unparsed].str.strip().str.replace(r"^\(([^()+\-\u2212]*)\)$", r"-\1", regex=True)
             bare = bare.str.replace(r"^([+\-\u2212]?)[$€£¥]\s*|\s*[%$€£¥]$", r"\1", regex=True)
-            bare = bare.str.replace("\u2212", "-", regex=False)  # the sign that typesetters use for minus
+            bare = bare.str.replace("\u2212", "-", regex=False)
             values[unparsed] = _to_numeric(bare.str.replace(r"(?<=\d)[,' ](?=\d{3}(?:\D|$))", "", regex=True))
     with np.errstate(invalid="ignore"):
         return np.where(np.abs(values) <= LARGEST, values, np.nan)
@@ -108,7 +108,12 @@ def _to_numeric(text: pd.Series) -> NDArray[np.float64]:
 def unit_of(text: pd.Series, most_odd: float) -> str | None:
     """Return the unit after the number in texts such as "12.5 kg", or None without a common unit.
 
-    `most_odd` is the share of texts that may lack it.
+    Parameters
+    ----------
+    text : Series of str
+        The texts.
+    most_odd : float
+        Largest share of texts that may lack the unit.
     """
     if not len(text):
         return None
@@ -117,20 +122,25 @@ def unit_of(text: pd.Series, most_odd: float) -> str | None:
 
 
 def without_unit(column: pd.Series, unit: str) -> pd.Series:
-    """Return the texts of a column without this unit at their end."""
+    """Return the texts of a column without this unit at their end; "" returns the column as it is."""
     return texts(column).str.removesuffix(unit).str.strip() if unit else column
 
 
 def truths(column: pd.Series, words: tuple[str, ...]) -> NDArray[np.float64]:
-    """Return 0 for the first of two words, 1 for the second, and NaN for missing and other cells."""
+    """Return 0 for the first of two words, 1 for the second, and NaN for all other cells, (rows,)."""
     values = texts(column).str.lower().map({word: float(i) for i, word in enumerate(words)})
     return np.array(values, np.float64)
 
 
 def days(column: pd.Series, form: str | None) -> NDArray[np.float64]:
-    """Return cells as days since Monday, 3 January 2000, and NaN for cells that are missing or no dates.
+    """Return cells as days since Monday, 3 January 2000, (rows,), and NaN for cells that aren't dates.
 
-    `form` is one of `FORMS`, or None if cells are dates already. Times with a time zone are converted to UTC.
+    Parameters
+    ----------
+    column : Series
+        The cells. Times with a time zone are converted to UTC.
+    form : str or None
+        One of `FORMS`; None if the cells are dates already.
     """
     if not pd.api.types.is_datetime64_any_dtype(column.dtype):
         form = "ISO8601" if form is None else form
@@ -141,7 +151,7 @@ def days(column: pd.Series, form: str | None) -> NDArray[np.float64]:
 
 
 def _is_date(text: str, form: str) -> bool:
-    """Return True if a text is a date of this format. For single texts this is faster than pandas."""
+    """Return True if a text is a date of this format; for single texts this is faster than pandas."""
     try:
         return bool(datetime.strptime(text, form))
     except ValueError:
@@ -156,17 +166,19 @@ def date_forms(text: pd.Series, most_odd: float) -> tuple[str, str] | None:
     text : Series of str
         The texts.
     most_odd : float
-        The share of texts that may be no dates.
+        Largest share of texts that may not be dates.
 
     Returns
     -------
     tuple of str, or None
-        The format in which most texts are dates, and another one in which equally many texts are other dates,
-        or "". None if the texts are no dates.
+        The format in which most texts are dates, and another format in which equally many texts are other
+        dates, or "". None if the texts are not dates.
     """
-    sample = text.iloc[:: max(1, len(text) // 50)]
+    sample = text.iloc[:: max(1, len(text) // 50)]  # about 50 texts
     if (~sample.str.contains(LIKE_DATES)).mean() > most_odd:
         return None
+
+    # A format is tried on all texts, which takes long, if it fits one of the first nine
     candidates = [
         form for form in FORMS if form == "ISO8601" or any(_is_date(cell, form) for cell in sample.iloc[:9])
     ]
@@ -175,5 +187,7 @@ def date_forms(text: pd.Series, most_odd: float) -> tuple[str, str] | None:
     best = min(candidates, key=lambda form: failures[form], default=None)
     if best is None or failures[best] > most_odd * len(text):
         return None
+
+    # With the month or the day first, 1/2/2020 is a date in both formats, but not the same one
     ties = (form for form in candidates if failures[form] == failures[best])
     return best, next((form for form in ties if not np.array_equal(parsed[form], parsed[best], True)), "")

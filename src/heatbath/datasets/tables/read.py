@@ -24,11 +24,10 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
 import numpy as np
 import pandas as pd
 
-from heatbath._internal.checks import choice, whole
+from heatbath._internal.checks import whole
 from heatbath.datasets.tables.sniff import (
     AMOUNT,
     HEAD,
-    MARK_NAMES,
     NUMERAL,
     PIECE,
     SEPARATORS,
@@ -54,10 +53,10 @@ PACKERS: dict[bytes, tuple[str, Any]] = {
 OTHER_FORMATS = {
     "JSON": r'[\[{]\s*[\[{"]',
     "a page of HTML or XML": r"<[!?a-zA-Z]",
-}  # and how such a file begins
+}  # and the start of a file
 ZIP, PARQUET = b"PK\x03\x04", b"PAR1"
 HIDDEN = re.compile(r"^__MACOSX/|(?:^|/)\.")  # files that operating systems add to an archive
-INDEX = re.compile(r"__index_level_\d+__")  # the column of row labels that pandas adds to Parquet
+INDEX = re.compile(r"__index_level_\d+__")  # a column of row labels, which pandas adds to Parquet
 WITH_COMMA = AMOUNT.format(thousands=".", decimals=r"(?:,\d+)?(?:[eE][+-]?\d+)?")
 SHOWN = 10  # problems that a message lists
 
@@ -91,7 +90,7 @@ def read_table(
     look: FirstRowsCheck | None = None,
     decimal: Mark | None = None,
 ) -> Opened:
-    """Read the table in a file: CSV or Parquet, compressed or not.
+    r"""Read the table in a file: CSV or Parquet, compressed or not.
 
     Parameters
     ----------
@@ -121,7 +120,7 @@ def read_table(
     Examples
     --------
     >>> import io
-    >>> read_table(io.BytesIO(b"height;weight\\n1,75;70\\n1,8;81\\n")).notes
+    >>> read_table(io.BytesIO(b"height;weight\n1,75;70\n1,8;81\n")).notes
     ('cells separated by semicolons', 'numbers with a decimal comma')
     """
     opened, problems, advice = read_sample(source, rows=rows, seed=seed, look=look, decimal=decimal)
@@ -135,16 +134,21 @@ def read_sample(
 ) -> tuple[Opened, list[str], str]:
     """Read a table as `read_table` does, but leave out wrong lines instead of raising an error.
 
+    Parameters
+    ----------
+    source, rows, seed, look, decimal
+        As for `read_table`.
+
     Returns
     -------
     opened : Opened
         The table.
     problems : list of str
-        The wrong lines.
+        What is wrong with each wrong line.
     advice : str
-        What to do about them.
+        How to correct them.
     """
-    reading = Reading(decimals=Decimals(_checked_mark(decimal)))
+    reading = Reading(decimals=Decimals(decimal))
     file = io.BytesIO(sys.stdin.buffer.read()) if source == "-" else source
     pieces = _read_pieces(file, source_name(source), PIECE, reading, together=True, look=look)
     remarks: list[str] = []
@@ -152,6 +156,7 @@ def read_sample(
         frame = _joined(list(pieces))
     else:
         frame, remarks = draw_rows(pieces, rows, seed)
+
     mark = reading.decimals.mark
     if mark == "," and len(frame):
         frame = frame.apply(_with_points)
@@ -160,24 +165,18 @@ def read_sample(
     return Opened(frame, (*reading.notes, *remarks), mark), reading.problems, reading.advice
 
 
-def _checked_mark(decimal: Mark | None) -> Mark | None:
-    """Return a decimal mark. Raises ValueError if it is neither a comma nor a point."""
-    if decimal is not None:
-        choice("decimal", decimal, tuple(MARK_NAMES))
-    return decimal
-
-
 def draw_rows(frames: Iterable[pd.DataFrame], rows: int, seed: int) -> tuple[pd.DataFrame, list[str]]:
     """Draw rows of a table at random, all with the same probability.
 
-    Each row gets a random number, and the rows with the smallest numbers are kept.
+    Each row gets a random number, and the rows with the smallest numbers are drawn. At most about twice as
+    many rows are in memory at once.
 
     Parameters
     ----------
     frames : iterable of DataFrame
         The table in pieces.
     rows : int
-        The number of rows; all are kept if there are fewer.
+        The number of rows to draw; all are kept if there are fewer.
     seed : int
         Seed of the draw.
 
@@ -189,6 +188,8 @@ def draw_rows(frames: Iterable[pd.DataFrame], rows: int, seed: int) -> tuple[pd.
         A remark if rows were left out.
     """
     rows, rng = whole("rows", rows, low=2), np.random.default_rng(whole("seed", seed, low=0))
+
+    # Rows with a number above the threshold can't be among those with the smallest numbers any more
     kept: list[pd.DataFrame] = []
     keys, total, threshold = np.empty(0), 0, 1.0
     for frame in frames:
@@ -199,6 +200,7 @@ def draw_rows(frames: Iterable[pd.DataFrame], rows: int, seed: int) -> tuple[pd.
         if len(keys) > 2 * rows:
             threshold = float(np.partition(keys, rows)[rows])
             kept, keys = [_joined(kept)[keys < threshold]], keys[keys < threshold]
+
     if total <= rows:
         return _joined(kept), []
     drawn = np.sort(np.argpartition(keys, rows)[:rows]) if len(keys) > rows else slice(None)
@@ -206,7 +208,7 @@ def draw_rows(frames: Iterable[pd.DataFrame], rows: int, seed: int) -> tuple[pd.
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Return pieces of a table as one frame."""
+    """Return pieces of a table as one frame with their index."""
     return frames[0] if len(frames) == 1 else pd.concat(frames).rename_axis(frames[0].index.name)
 
 
@@ -229,12 +231,12 @@ def open_chunks(source: Source, rows: int, *, decimal: Mark | None = None) -> It
     iterator of DataFrame
         At least one piece, which may have no rows.
     """
-    reading = Reading(decimals=Decimals(_checked_mark(decimal)))
+    reading = Reading(decimals=Decimals(decimal))
     return _read_pieces(source, source_name(source), rows, reading, together=False)
 
 
 def source_name(source: Source) -> str:
-    """Return the name of a source in messages."""
+    """Return what messages call a source: its path, "standard input" or "the table"."""
     if source == "-" or source is sys.stdin.buffer:
         return "standard input"
     return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "the table"
@@ -243,7 +245,7 @@ def source_name(source: Source) -> str:
 def _read_pieces(
     source: Source, name: str, rows: int, reading: Reading, together: bool, look: FirstRowsCheck | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Read a table in pieces.
+    """Read a table in pieces, and turn errors of reading and unpacking into messages for users.
 
     Parameters
     ----------
@@ -254,12 +256,17 @@ def _read_pieces(
     rows : int
         Rows of each piece.
     reading : Reading
-        Collects what is learned about the file.
+        Collects findings about the file.
     together : bool
         True if the pieces will be joined. Then numbers keep the decimal mark of the file, which is only known
         at the end, and wrong lines are collected. Otherwise numbers get points, and a wrong line is an error.
     look : callable, optional
         Called with the first rows and their share of the file, if there are more.
+
+    Yields
+    ------
+    DataFrame
+        Cells as text, with line or row numbers as the index.
     """
     try:
         with contextlib.ExitStack() as stack:
@@ -269,6 +276,7 @@ def _read_pieces(
             if head_of(file)[:4] == PARQUET:
                 yield from _regroup(_read_parquet(name, file, rows, reading.notes, look), rows)
                 return
+
             for frame in _read_csv(name, file, rows, reading, together):
                 if look is not None and packed.tell() < size:
                     has_commas = reading.decimals.mark == ","
@@ -284,7 +292,15 @@ def _read_pieces(
 
 
 def _open(source: Source, stack: contextlib.ExitStack) -> io.BufferedReader:
-    """Open a source for reading bytes. The stack closes it, unless the user has opened it."""
+    """Open a source for reading bytes.
+
+    Parameters
+    ----------
+    source : path, "-" or binary file
+        The source; "-" is the standard input.
+    stack : ExitStack
+        Closes the file at its end, unless the user has opened it.
+    """
     if source == "-":
         return cast(io.BufferedReader, sys.stdin.buffer)
     if isinstance(source, (str, os.PathLike)):
@@ -297,7 +313,7 @@ def _open(source: Source, stack: contextlib.ExitStack) -> io.BufferedReader:
 
 
 def _size(file: io.BufferedReader) -> int:
-    """Return the number of bytes in a file, or 0 for a stream."""
+    """Return the number of bytes in a file, or 0 for a stream; its position doesn't move."""
     if not file.seekable():
         return 0
     start = file.tell()
@@ -309,15 +325,40 @@ def _size(file: io.BufferedReader) -> int:
 def _unpack(
     name: str, file: io.BufferedReader, stack: contextlib.ExitStack, notes: list[str]
 ) -> io.BufferedReader:
-    """Return the content of a compressed file, or the file itself. Its bytes decide, not its name."""
+    """Return the content of a compressed file, or the file itself.
+
+    The first bytes tell how it is compressed, not the name.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file in messages.
+    file : BufferedReader
+        The file.
+    stack : ExitStack
+        Closes the content at its end.
+    notes : list of str
+        Gets a remark on the compression.
+    """
     head = head_of(file)
     for magic, (kind, unpack) in PACKERS.items():
         if head.startswith(magic):
             notes.append(f"unpacked by {kind}")
             unpacked = stack.enter_context(unpack(file))
             return io.BufferedReader(cast(Any, unpacked if file.seekable() else ReadOnce(unpacked)), HEAD)
-    if not head.startswith(ZIP):
-        return file
+    return _unpack_zip(name, file, stack, notes) if head.startswith(ZIP) else file
+
+
+def _unpack_zip(
+    name: str, file: io.BufferedReader, stack: contextlib.ExitStack, notes: list[str]
+) -> io.BufferedReader:
+    """Return the content of the only file in a ZIP archive; arguments are as for `_unpack`.
+
+    Raises
+    ------
+    ValueError
+        For several files, for a workbook of a spreadsheet, and for a password.
+    """
     archive = stack.enter_context(zipfile.ZipFile(file if file.seekable() else io.BytesIO(file.read())))
     members = [
         entry
@@ -341,7 +382,21 @@ def _unpack(
 def _read_parquet(
     name: str, file: io.BufferedReader, rows: int, notes: list[str], look: FirstRowsCheck | None
 ) -> Iterator[pd.DataFrame]:
-    """Yield the batches of rows of a Parquet file, with row numbers from 1 as the index."""
+    """Yield a Parquet file in batches of rows, with row numbers from 1 as the index.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file in messages.
+    file : BufferedReader
+        The file.
+    rows : int
+        Largest number of rows of a batch.
+    notes : list of str
+        Gets remarks on the format and on changed names of columns.
+    look : callable or None
+        Called with the first batch and its share of the rows, if there are more.
+    """
     try:
         import pyarrow
         from pyarrow import parquet
@@ -349,31 +404,31 @@ def _read_parquet(
         raise ModuleNotFoundError(
             f"{name}: Parquet needs pyarrow, an extra: pip install 'heatbath[parquet]', or save it as CSV"
         ) from None
+
     try:
         table = parquet.ParquetFile(file if file.seekable() else io.BytesIO(file.read()))
         notes.append("Parquet")
         columns = distinct_names(list(table.schema_arrow.names), notes)
-        first, empty = 1, True
+        first, is_empty = 1, True
         for batch in table.iter_batches(batch_size=rows):
             frame = batch.to_pandas(ignore_metadata=True)
             frame.columns, frame.index = columns, pd.RangeIndex(first, first + len(frame))
             frame = frame[[column for column in columns if not INDEX.fullmatch(column)]]
-            if look is not None and empty and len(frame) < table.metadata.num_rows:
+            if look is not None and is_empty and len(frame) < table.metadata.num_rows:
                 look(frame, len(frame) / table.metadata.num_rows)
-            first, empty = first + len(frame), False
+            first, is_empty = first + len(frame), False
             yield frame
-        if empty:
+        if is_empty:
             yield pd.DataFrame({column: pd.array([], dtype="str") for column in columns})
-    except (
-        pyarrow.ArrowException,
-        NotImplementedError,
-        ValueError,
-    ) as error:  # ValueError: text that isn't UTF-8
+    except (pyarrow.ArrowException, NotImplementedError, ValueError) as error:  # or text that isn't UTF-8
         raise ValueError(f"{name} is not a Parquet file that can be read: {error}") from None
 
 
 def _regroup(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame]:
-    """Yield the rows of frames in pieces of equal size, except the last: empty lines make frames shorter."""
+    """Yield the rows of frames in pieces of equal size, except the last, which may be shorter.
+
+    There is at least one piece. Frames have different sizes where a file has empty lines.
+    """
     pending, pieces = pd.DataFrame(), 0
     for frame in frames:
         pending = pd.concat([pending, frame]) if len(pending) else frame
@@ -387,14 +442,28 @@ def _regroup(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame
 def _read_csv(
     name: str, file: io.BufferedReader, rows: int, reading: Reading, together: bool
 ) -> Iterator[pd.DataFrame]:
-    """Yield the rows of a CSV file, with line numbers as the index; arguments as for `_read_pieces`."""
+    """Yield a CSV file in pieces, with line numbers as the index.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file in messages.
+    file : BufferedReader
+        The unpacked file, which stays open.
+    rows : int
+        Rows of each piece.
+    reading : Reading
+        Collects findings about the file.
+    together : bool
+        True if the pieces will be joined; see `_read_pieces`.
+    """
     encoding = find_encoding(name, file, reading.notes)
     sample = sample_text(file, encoding)
     start = sample.lstrip("\ufeff \r\n")
-    if other_format := next(
-        (kind for kind, pattern in OTHER_FORMATS.items() if re.match(pattern, start)), None
-    ):
+    other_format = next((kind for kind, pattern in OTHER_FORMATS.items() if re.match(pattern, start)), None)
+    if other_format is not None:
         raise ValueError(f"{name} is {other_format}, and no table: CSV or Parquet is needed")
+
     stream = None if file.seekable() else Stream(file)
     lines = Lines(name, io.TextIOWrapper(cast(Any, stream or file), encoding, newline=""), stream)
     try:
@@ -413,10 +482,23 @@ def _read_csv(
 def _read_rows(
     name: str, lines: Lines, sample: str, rows: int, reading: Reading, together: bool
 ) -> Iterator[pd.DataFrame]:
-    """Yield the rows below the header.
+    """Yield the rows below the header of a CSV file in pieces, with line numbers as the index.
 
-    Rows with a wrong number of cells are collected in `reading.problems` if the pieces will be joined, and
-    are an error otherwise. `sample` is the beginning of the text.
+    Parameters
+    ----------
+    name : str
+        Name of the file in messages.
+    lines : Lines
+        The lines of the file.
+    sample : str
+        Its first lines, from which the format is detected.
+    rows : int
+        Lines of each piece.
+    reading : Reading
+        Collects findings about the file.
+    together : bool
+        True if the pieces will be joined. Then rows with a wrong number of cells are collected in
+        `reading.problems`; otherwise they are an error.
     """
     notes, decimals, problems = reading.notes, reading.decimals, reading.problems
     separator, header = find_header(name, lines, sample, notes)
@@ -427,9 +509,11 @@ def _read_rows(
         notes.append("the first line has numbers, and is taken for the names of the columns all the same")
     reading.advice = f": correct them (text with {SEPARATORS[separator]} in it needs quotes)"
     decimals.separator = separator
+
     mark: Mark | None = None
     if not together and lines.stream is None:
         decimals.count(sample.splitlines()[1:])
+
     count = 0
     while block := lines.read(rows):
         decimals.count(block)
@@ -448,15 +532,20 @@ def _read_rows(
 def problem_message(name: str, *groups: Sequence[str]) -> str:
     """Return one message about all problems of a table.
 
-    Each group has problems of one kind. If there are many, the message lists some of each group.
+    Parameters
+    ----------
+    name : str
+        Name of the table.
+    *groups : sequence of str
+        Problems of one kind each. If there are many, the message lists some of each group.
     """
     problems = [*chain(*groups)]
     if len(problems) == 1:
         return f"{name}, {problems[0]}"
     most_of_group = SHOWN // sum(map(bool, groups))
     shown = [*chain(*(group[:most_of_group] for group in groups))]
-    more = f"; and {len(problems) - len(shown)} more" if len(problems) > len(shown) else ""
-    return f"{name} has {len(problems)} problems: {'; '.join(shown)}{more}"
+    extra = f"; and {len(problems) - len(shown)} more" if len(problems) > len(shown) else ""
+    return f"{name} has {len(problems)} problems: {'; '.join(shown)}{extra}"
 
 
 def _parse_lines(
@@ -467,7 +556,7 @@ def _parse_lines(
     Parameters
     ----------
     name : str
-        The name of the file in errors.
+        Name of the file in errors.
     lines : Lines
         The lines of the file, of which more are read if a quoted cell continues after the block.
     block : list of str
@@ -482,13 +571,8 @@ def _parse_lines(
     first, width = lines.number - len(block) + 1, len(columns)
     is_plain = all(line.count(separator) == width - 1 and '"' not in line and line.strip() for line in block)
     if is_plain and not block[0].startswith("\ufeff"):  # pandas would drop this mark
-        frame = pd.read_csv(
-            io.StringIO("".join(block)), sep=separator, header=None, names=columns, index_col=False,
-            dtype="str", na_filter=False, quoting=csv.QUOTE_NONE, skip_blank_lines=False,
-        )  # fmt: skip
-        frame.index = pd.RangeIndex(first, first + len(frame))
-        frame = frame.apply(lambda column: column.str.strip())
-        return frame if width == 1 else frame[(frame != "").any(axis=1)]
+        return _parse_plain_lines(block, first, separator, columns)
+
     reader = csv.reader(chain(block, lines), delimiter=separator, skipinitialspace=True)
     rows, line_numbers = [], []
     while reader.line_num < len(block):
@@ -508,10 +592,39 @@ def _parse_lines(
             continue
         rows.append(row)
         line_numbers.append(line)
+
     cells = zip(*rows, strict=True) if rows else ((),) * width
     pairs = zip(columns, cells, strict=True)
     arrays = {column: pd.array(list(values), dtype="str") for column, values in pairs}
     return pd.DataFrame(arrays, index=pd.Index(line_numbers, dtype="int64"))
+
+
+def _parse_plain_lines(block: list[str], first: int, separator: str, columns: list[str]) -> pd.DataFrame:
+    """Split lines without quotes into cells by pandas, which is much faster than the module csv.
+
+    Parameters
+    ----------
+    block : list of str
+        Lines with a cell for each column.
+    first : int
+        Number of the first of them in the file.
+    separator : str
+        The separator of cells.
+    columns : list of str
+        The names of the columns.
+
+    Returns
+    -------
+    DataFrame
+        Cells as text, with line numbers as the index and without empty rows.
+    """
+    frame = pd.read_csv(
+        io.StringIO("".join(block)), sep=separator, header=None, names=columns, index_col=False,
+        dtype="str", na_filter=False, quoting=csv.QUOTE_NONE, skip_blank_lines=False,
+    )  # fmt: skip
+    frame.index = pd.RangeIndex(first, first + len(frame))
+    frame = frame.apply(lambda column: column.str.strip())
+    return frame if len(columns) == 1 else frame[(frame != "").any(axis=1)]
 
 
 def _with_points(column: pd.Series) -> pd.Series:

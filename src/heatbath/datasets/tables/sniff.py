@@ -1,4 +1,4 @@
-"""Detect how a CSV file is written: encoding, separator, decimal mark and header."""
+"""Detect the format of a CSV file: encoding, separator, decimal mark and header."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from heatbath._internal.checks import choice
 from heatbath._internal.warnings import UnforeseenDataWarning
 
 Mark: TypeAlias = Literal[",", "."]  # a decimal mark
@@ -30,26 +31,26 @@ MOST_TITLES = 10  # lines above the header
 QUOTED = re.compile(r'"([^"]*)"')
 UNIT = r"(?:[%$€£¥]|[A-Za-zµ°²³/]{{1,6}})?"
 AMOUNT = r"[$€£¥]?\s*[+-]?(\d+|\d{{1,3}}(?:\{thousands}\d{{3}})+){decimals}\s*" + UNIT
-DECIMALS = tuple(  # numbers with a comma, and with a point
+DECIMALS = tuple(  # numbers with a decimal comma, and with a decimal point
     re.compile(AMOUNT.format(thousands=thousands, decimals=rf"\{mark}(\d+)"))
     for mark, thousands in (",.", ".,")
 )
 ENOUGH = 10_000  # unambiguous numbers after which only a sample of lines is counted
 BLOCK_LINES = 1000  # lines that are counted at a time, and the size of such a sample
 HEAD = 1 << 18  # bytes from which encoding and separator are detected
-LONGEST = 1 << 24  # characters in a line, above which the file is no table
+LONGEST = 1 << 24  # characters of a line above which a file is no table
 PIECE, LARGEST = 50_000, 1 << 25  # rows and characters that are read at a time
 
 
 class Decimals:
-    """Detect the decimal mark of the numbers in a file.
+    """Detector of the decimal mark of the numbers in a file.
 
-    Unambiguous numbers decide: 1.5 and 1.234,5, but not 1.750.
+    Numbers that can be read in only one way decide: 1.5 and 1.234,5, but not 1.750.
 
     Attributes
     ----------
     usual : "," or "." or None
-        The mark of other data of the same kind. It decides if there are no unambiguous numbers.
+        Mark of earlier data of the same kind. It decides if all numbers can be read in two ways.
     separator : str or None
         The separator of cells; None until text has been read.
     counts : list of int
@@ -59,12 +60,15 @@ class Decimals:
     """
 
     def __init__(self, usual: Mark | None = None) -> None:
+        """Start without any numbers; `usual` is described with the class."""
+        if usual is not None:
+            choice("decimal", usual, tuple(MARK_NAMES))
         self.usual, self.warned = usual, False
         self.separator: str | None = None
         self.counts, self.unambiguous = [0, 0], [0, 0]
 
     def count(self, lines: Sequence[str]) -> None:
-        """Count the numbers in lines: in all lines until the mark is clear, then in a sample of them."""
+        """Count the numbers in lines: in all lines until the mark is clear, then in a sample of lines."""
         for first in range(0, len(lines), BLOCK_LINES):
             if sum(self.unambiguous) > ENOUGH:
                 self._count(lines[first :: 1 + (len(lines) - first) // BLOCK_LINES])
@@ -72,7 +76,7 @@ class Decimals:
             self._count(lines[first : first + BLOCK_LINES])
 
     def _count(self, lines: Sequence[str]) -> None:
-        """Count the numbers in all of these lines."""
+        """Add the numbers in all of these lines to `counts` and `unambiguous`."""
         has_quotes = self.separator == ","  # then cells with a comma are in quotes
         for line in lines:
             for cell in (*line.split(self.separator), *(QUOTED.findall(line) if has_quotes else ())):
@@ -107,16 +111,16 @@ class Decimals:
             )
 
     def settle(self, name: str, line: int, former: Mark | None) -> Mark | None:
-        """Return the mark for a piece of a file, which is that of earlier pieces if they have one.
+        """Return the decimal mark for a piece of a file, and warn if the mark seems to have changed.
 
         Parameters
         ----------
         name : str
-            The name of the file in warnings.
+            Name of the file in warnings.
         line : int
-            The first line of the piece.
+            Number of the first line of the piece.
         former : "," or "." or None
-            The mark of earlier pieces.
+            The mark of earlier pieces, which is kept; None if they had none.
         """
         mark = self.mark
         if former is None:
@@ -131,7 +135,7 @@ class Decimals:
         return former
 
     def _warn(self, text: str) -> None:
-        """Issue a warning, but only the first one for a file."""
+        """Issue a warning, unless there was one for this file already."""
         if not self.warned:
             warnings.warn(text, UnforeseenDataWarning, stacklevel=3)
         self.warned = True
@@ -144,18 +148,18 @@ def _is_unambiguous(integer_part: str, decimals: str) -> bool:
 
 @dataclass
 class Reading:
-    """What is learned about a file while it is read.
+    """Findings about a file while it is read.
 
     Attributes
     ----------
     notes : list of str
         Remarks on how it is read, complete after the first rows.
     problems : list of str
-        Wrong lines.
+        What is wrong with each wrong line.
     advice : str
-        What to do about them.
+        How to correct wrong lines.
     decimals : Decimals
-        The decimal mark.
+        Detector of the decimal mark.
     """
 
     notes: list[str] = field(default_factory=list)
@@ -165,7 +169,10 @@ class Reading:
 
 
 def head_of(file: io.BufferedReader) -> bytes:
-    """Return the next bytes without reading them; for a stream, those that are available without waiting."""
+    """Return the next bytes of a file without moving its position.
+
+    Of a stream these are the bytes that are available without waiting; otherwise at most `HEAD`.
+    """
     if not file.seekable():
         return file.peek(HEAD)[:HEAD]
     start = file.tell()
@@ -175,23 +182,35 @@ def head_of(file: io.BufferedReader) -> bytes:
 
 
 def find_encoding(name: str, file: io.BufferedReader, notes: list[str]) -> str:
-    """Return the encoding of a text, and add to the notes if it isn't plain UTF-8.
+    """Return the encoding of a text, and append a remark to the notes unless it is plain UTF-8.
 
-    It is that of a byte order mark, or the first encoding that can decode the whole file; for a stream, the
-    part that is available.
+    A byte order mark decides, or else the first encoding in which the whole file can be decoded; for a
+    stream, the part that is available.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file in errors.
+    file : BufferedReader
+        The file, whose position doesn't move.
+    notes : list of str
+        Remarks on how the file is read.
     """
     head = head_of(file)
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
             notes.append(f"text in {encoding.removesuffix('-sig').upper()}, as its first bytes say")
             return encoding
+
     if b"\0" in head:
+        # In UTF-16, nearly every second byte of Latin text is zero; two in a row are binary data
         zeros = head.count(0) / len(head)
         if not 0.2 < zeros < 0.8 or b"\0\0" in head:
             raise ValueError(f"{name} is not a table of text: it has zero bytes. CSV or Parquet is needed")
         encoding = "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
         notes.append(f"text in {encoding.upper()}")
         return encoding
+
     encoding = next(encoding for encoding in ENCODINGS if _is_encoded_in(file, encoding))
     if encoding != "utf-8":
         notes.append(f"text in {encoding}, as it is not UTF-8")
@@ -199,7 +218,10 @@ def find_encoding(name: str, file: io.BufferedReader, notes: list[str]) -> str:
 
 
 def _is_encoded_in(file: io.BufferedReader, encoding: str) -> bool:
-    """Return True if a file can be decoded; for a stream, the part that is available."""
+    """Return True if all bytes of a file can be decoded; for a stream, those that are available.
+
+    The position of the file doesn't move.
+    """
     decoder = codecs.getincrementaldecoder(encoding)()
     seekable = file.seekable()
     start = file.tell() if seekable else 0
@@ -216,16 +238,17 @@ def _is_encoded_in(file: io.BufferedReader, encoding: str) -> bool:
 
 
 def sample_text(file: io.BufferedReader, encoding: str) -> str:
-    """Return the beginning of a text, up to the end of a line."""
+    """Return the first lines of a text, as many as the next `HEAD` bytes contain completely."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(head_of(file))
     end = max(text.rfind("\n"), text.rfind("\r")) + 1
     return text[:end] if end else text
 
 
 class ReadOnce(io.RawIOBase):
-    """Unpacked stream without seeking, which the unpacker would otherwise offer."""
+    """Unpacked stream that can't be rewound, although its unpacker offers that."""
 
     def __init__(self, file: Any) -> None:
+        """Read from an unpacked binary file."""
         self._file = file
 
     def readable(self) -> bool:
@@ -233,16 +256,17 @@ class ReadOnce(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with what is available, and return the number of bytes."""
+        """Fill the buffer with the bytes that are available, and return how many these are."""
         content = self._file.read1(len(buffer))
         buffer[: len(content)] = content
         return len(content)
 
 
 class Stream(io.BufferedIOBase):
-    """Stream that is read line by line, and knows whether another line is available."""
+    """Stream that is read line by line, and knows whether another line has arrived."""
 
     def __init__(self, file: io.BufferedReader) -> None:
+        """Read lines from a binary stream."""
         self._file, self._incomplete, self._lines = file, b"", deque[bytes]()
 
     def readable(self) -> bool:
@@ -266,16 +290,34 @@ class Stream(io.BufferedIOBase):
 
 
 class Lines:
-    """Iterator over the lines of a text that counts them, and raises ValueError for lines of no table.
+    """Iterator over the lines of a text, which counts them.
 
-    `number` is the number of the last line that was read.
+    It raises ValueError for a line that no table has: one with zero bytes, or of millions of characters.
+
+    Attributes
+    ----------
+    name : str
+        Name of the file in errors.
+    text : TextIOWrapper
+        The file.
+    stream : Stream or None
+        The stream behind the text, if it is one.
+    number : int
+        Number of the last line that was read.
     """
 
     def __init__(self, name: str, text: io.TextIOWrapper, stream: Stream | None) -> None:
+        """Start before the first line; the parameters are described with the class."""
         self.name, self.text, self.stream, self.number = name, text, stream, 0
 
     def read(self, most: int) -> list[str]:
-        """Return the next lines, at most this many; for a stream, those available, or the next one."""
+        """Return the next lines; of a stream, those that have arrived, or the next one.
+
+        Parameters
+        ----------
+        most : int
+            Largest number of lines. Fewer are returned at the end, and if they have many characters.
+        """
         lines: list[str] = []
         characters = 0
         while len(lines) < most and characters < LARGEST and not (lines and self._waits):
@@ -288,7 +330,7 @@ class Lines:
 
     @property
     def _waits(self) -> bool:
-        """True if it reads a stream whose next line has not arrived yet."""
+        """True if the lines come from a stream whose next line has not arrived yet."""
         return self.stream is not None and self.stream.waits
 
     def __iter__(self) -> Iterator[str]:
@@ -296,7 +338,7 @@ class Lines:
         return self
 
     def __next__(self) -> str:
-        """Return the next line."""
+        """Return the next line, with its line break."""
         line = self.text.readline(LONGEST)
         if not line:
             raise StopIteration
@@ -340,6 +382,7 @@ def find_header(name: str, lines: Lines, sample: str, notes: list[str]) -> tuple
             lines_are = "line is" if titles == 1 else f"{titles} lines are"
             first = next(filter(None, title_lines), "")
             notes.append(f"the first {lines_are} above the table, and left out: {first[:60]!r}")
+
     for row in rows_of(name, lines, separator):
         if any(header := [" ".join(cell.split()) for cell in row]):
             return separator, header
@@ -357,30 +400,39 @@ def rows_of(name: str, lines: Iterable[str], separator: str) -> Iterator[list[st
 def _separator(sample: str) -> tuple[str, int]:
     """Detect the separator of cells, and the number of titles or comments above the header.
 
-    The separator splits the lines into the same number of cells, two or more; of several separators it is the
-    one with most cells. Titles have one cell, while all lines below them have more; or, as spreadsheets write
-    them, as many cells as the lines below, of which at most one isn't empty.
+    The separator splits the lines into the same number of cells, two or more; of several separators it is
+    the one with most cells. Titles have one cell, while all lines below them have more; or, as spreadsheets
+    write them, as many cells as the lines below, of which at most one isn't empty.
+
+    Parameters
+    ----------
+    sample : str
+        The first lines of the text.
 
     Returns
     -------
     separator : str
     titles : int
     """
-    scores, below_titles, padded_titles = {}, {}, {}
+    scores, below_titles, padded_titles = {}, {}, {}  # by separator
     for separator in SEPARATORS:
         try:
             rows = [row for row in csv.reader(io.StringIO(sample, ""), delimiter=separator) if row]
         except csv.Error:
             continue
+
         widths = [len(row) for row in rows]
-        if widths and widths[0] > 1:
-            scores[separator] = (widths.count(widths[0]) / len(rows), widths[0])
+        if widths and widths[0] > 1:  # the first line is the header, or a title with as many cells
+            share_of_same_width = widths.count(widths[0]) / len(rows)
+            scores[separator] = (share_of_same_width, widths[0])
             padded_titles[separator] = _count_padded_titles(rows)
+
         titles = next((i for i, width in enumerate(widths) if width > 1), 0)
         header = rows[titles] if rows else []
         same_width = len(rows) > titles + 1 and len({*widths[titles:]}) == 1
         if 0 < titles <= MOST_TITLES and same_width and not _has_numerals(header):
             below_titles[separator] = (len(header), titles)
+
     if scores:
         separator = max(scores, key=lambda candidate: scores[candidate])
         return separator, padded_titles[separator]
@@ -393,7 +445,8 @@ def _separator(sample: str) -> tuple[str, int]:
 def _count_padded_titles(rows: list[list[str]]) -> int:
     """Return how many of the first rows are titles padded with empty cells.
 
-    At most one of their cells isn't empty, and the header below has three cells or more, none of them empty.
+    Such a title has at most one cell that isn't empty. The header below has three cells or more, none of
+    them empty and none a number.
     """
     filled = [sum(bool(cell.strip()) for cell in row) for row in rows[: MOST_TITLES + 1]]
     titles = next((i for i, count in enumerate(filled) if count > 1), 0)
@@ -408,7 +461,7 @@ def _has_numerals(cells: list[str]) -> bool:
 
 
 def distinct_names(labels: list[str], notes: list[str]) -> list[str]:
-    """Return different names for columns, and add to the notes which ones have changed.
+    """Return different names for columns, and append to the notes which names have changed.
 
     A column without a label is called "column 3", and a second "x" is called "x.2".
     """

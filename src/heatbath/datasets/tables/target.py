@@ -19,7 +19,7 @@ NO_CLASS = MISSING | {"?", "."}  # other texts for missing, such as none, may be
 
 
 class Targets(NamedTuple):
-    """Targets of a table.
+    """Targets of a table, or what is wrong with them.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Targets(NamedTuple):
     notes : tuple of str
         Remarks on the other rows and on the names of classes.
     problems : tuple of str
-        What is wrong. Then the other fields are empty.
+        What is wrong with the targets; then `y` is empty.
     hint : str
-        What to do about it.
+        How to solve these problems.
     """
 
     y: NDArray[Any]
@@ -43,29 +43,50 @@ class Targets(NamedTuple):
 
 
 def read_targets(frame: pd.DataFrame, names: Sequence[str], task: Task | None) -> Targets:
-    """Return the targets in columns of a table. Rows without a target are left out, with a note."""
+    """Read the targets of a table; rows without a target are left out, with a note.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The table.
+    names : sequence of str
+        Names of the target columns.
+    task : str or None
+        The task, if the user has chosen one.
+
+    Returns
+    -------
+    Targets
+        The targets of the other rows, or all problems with their cells and how to solve them.
+    """
     parsed = [_parse_target(frame[name], name, task, len(names) > 1) for name in names]
     columns = [column for column, _ in parsed]
     problems = [problem for _, column_problems in parsed for problem in column_problems]
     missing = np.any([pd.isna(column) for column in columns], axis=0)
     label = " or ".join(map(repr, names))
+
     if not problems and missing.all():
         problems.append(f"there is no row with a value of {label} to learn from")
     for name, column in zip(names, columns, strict=True):
         if not problems and (~missing).sum() > 1 and len(set(column[~missing].tolist())) == 1:
             value = texts(frame[name][~missing]).iloc[0]
             problems.append(f"column {name!r} is {value} in all rows: there is nothing to learn")
+
     if problems:
-        needs_numbers = "a number is needed" in problems[0]
+        needs_numbers = "a number is needed" in problems[0]  # as `_parse_target` says of single cells
         hint = "; rows whose cell is empty are left out" if needs_numbers else ""
         if needs_numbers and task is None and len(names) == 1:
             hint += "; if these are names of classes, set the task to classes (--task classes)"
         return Targets(np.empty(0), np.ones(len(frame), bool), (), tuple(problems), hint)
+
     notes = []
     if missing.any():
         rows = ", ".join(map(str, frame.index[missing][:MOST_ROWS]))
-        more = ", ..." if missing.sum() > MOST_ROWS else ""
-        notes.append(f"{missing.sum()} rows without {label} are left out ({row_label(frame)} {rows}{more})")
+        ellipsis = ", ..." if missing.sum() > MOST_ROWS else ""
+        notes.append(
+            f"{missing.sum()} rows without {label} are left out ({row_label(frame)} {rows}{ellipsis})"
+        )
+
     y = columns[0] if len(columns) == 1 else np.column_stack(columns)
     if y.dtype == object and (alike := _differing_in_capitals(y[~missing])):
         notes.append(
@@ -84,7 +105,7 @@ def _differing_in_capitals(classes: NDArray[Any]) -> list[str]:
 
 
 def read_weights(frame: pd.DataFrame, name: str) -> tuple[NDArray[np.float64], list[str]]:
-    """Return the weight of each row, and a list of what is wrong with them."""
+    """Return the weight of each row, (rows,), and sentences on what is wrong with the cells."""
     values = numbers(frame[name])
     problems = [
         f"{row_label(frame)} {row}, column {name!r}: a weight must be a number >= 0, got {cell!r}"
@@ -98,7 +119,7 @@ def read_weights(frame: pd.DataFrame, name: str) -> tuple[NDArray[np.float64], l
 def _parse_target(
     column: pd.Series, name: str, task: Task | None, several: bool
 ) -> tuple[NDArray[Any], list[str]]:
-    """Parse the cells of a target.
+    """Read the cells of a target as numbers if they can be, and otherwise as names of classes.
 
     Parameters
     ----------
@@ -121,10 +142,12 @@ def _parse_target(
     values, is_bool = numbers(column), pd.api.types.is_bool_dtype(column.dtype)
     if pd.api.types.is_numeric_dtype(column.dtype) and (several or not is_bool):
         return values, []
+
     text = texts(column, NO_CLASS)
     odd = np.isnan(values) & np.array(texts(column, BLANKS).notna())
     if not is_bool and not odd.any() and not np.isnan(values).all():
         return values, []
+
     needs_numbers = several or (task is not None and not TASKS[task].classes)
     if needs_numbers and np.isnan(values).all() and odd.any():
         role = "one of several targets" if several else f"the target of the task {task}"
@@ -135,6 +158,7 @@ def _parse_target(
             f"{row_label(column)} {row}, column {name!r}: a number is needed, got {cell!r}"
             for row, cell in text[odd].items()
         ]
+
     distinct, rows = text.nunique(), text.notna().sum()
     if distinct > MOST_CLASSES or distinct > max(FEW_CLASSES, rows / 2):
         unit = unit_of(text.dropna(), 0.0)

@@ -82,9 +82,10 @@ class SharedPlan(NamedTuple):
 
     @classmethod
     def of_plan(cls, plan: Plan, digest: str | None = None) -> SharedPlan:
-        """Return the shared form of a plan, and keep the plan in this process.
+        """Return the shared form of a plan, and keep the plan in this process for blocks computed here.
 
-        `digest` is its name if it has one, as in a folder; by default it follows from the pieces.
+        `digest` is the name of the plan in its blocks if it has one, as in a folder; None to derive it from
+        the pieces.
         """
         pieces = [file.sealed(piece) for piece in file.plan_pieces(plan)]
         content = {hashlib.sha256(piece).hexdigest(): piece for piece in pieces}

@@ -15,13 +15,13 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import joblib
 from joblib.externals import loky
@@ -48,6 +48,8 @@ ACCEPTED_NAMES = (
 NO_DASK = "the executor at an address is Dask's, an extra: pip install 'heatbath[dask]'"
 NO_RAY = "executor='ray' needs Ray, an extra: pip install 'heatbath[ray]'"
 
+PlanContent: TypeAlias = Mapping[str, Any]  # the pieces of a plan in the form that tasks get, by checksums
+
 
 class Pool:
     """Workers of an executor of `concurrent.futures` of which nothing is known.
@@ -58,9 +60,9 @@ class Pool:
     `is_wanted` is a function that workers call; it returns False once their tasks are cancelled.
     """
 
-    def __init__(self, executor: Any, is_wanted: Callable[[], bool] | None = None) -> None:
+    def __init__(self, executor: Executor, is_wanted: Callable[[], bool] | None = None) -> None:
         self.executor, self._is_wanted = executor, is_wanted
-        self._given: dict[str, Any] = {}  # pieces of plans in the form that tasks get, by their checksums
+        self._given: dict[str, Any] = {}  # as PlanContent, of all plans
         self._entered = 0
 
     def __enter__(self) -> Pool:
@@ -84,7 +86,7 @@ class Pool:
         """Return the number of blocks for each worker that wait or are under way."""
         return AHEAD
 
-    def share(self, shared: SharedPlan) -> dict[str, Any]:
+    def share(self, shared: SharedPlan) -> PlanContent:
         """Give a plan to the workers, and return the `content` for its tasks."""
         for checksum, piece in shared.content.items():
             if checksum not in self._given:
@@ -95,10 +97,9 @@ class Pool:
         """Give a piece of a plan to the workers, and return it in the form that tasks get."""
         return piece
 
-    def submit(self, task: Task, content: Any) -> Future[Any]:
+    def submit(self, task: Task, content: PlanContent) -> Future[Any]:
         """Have a block computed, and return the future of its answer."""
-        future: Future[Any] = self.executor.submit(compute, task, content, self._is_wanted)
-        return future
+        return self.executor.submit(compute, task, content, self._is_wanted)
 
     def received(self, answer: Any) -> Finished:
         """Return the block in a worker's answer."""
@@ -119,11 +120,11 @@ class Pool:
 class ThreadPool(Pool):
     """Workers that are threads of this process, and see when their tasks are cancelled."""
 
-    def __init__(self, executor: Any) -> None:
+    def __init__(self, executor: Executor) -> None:
         self._wanted = threading.Event()
         super().__init__(executor, self._wanted.is_set)
 
-    def share(self, shared: SharedPlan) -> dict[str, Any]:
+    def share(self, shared: SharedPlan) -> PlanContent:
         """Give a plan to the workers, and return the `content` for its tasks."""
         self._wanted.set()
         return super().share(shared)
@@ -144,7 +145,7 @@ class ProcessPool(Pool):
     the name of a file is sent completely or not at all.
     """
 
-    def __init__(self, executor: Any) -> None:
+    def __init__(self, executor: Executor) -> None:
         super().__init__(executor)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
@@ -161,7 +162,7 @@ class ProcessPool(Pool):
             self._temporary.cleanup()
             self._temporary = None
 
-    def share(self, shared: SharedPlan) -> dict[str, Any]:
+    def share(self, shared: SharedPlan) -> PlanContent:
         """Give a plan to the workers, and return the `content` for its tasks."""
         (self._folder / WANTED).touch()
         return super().share(shared)
@@ -172,10 +173,9 @@ class ProcessPool(Pool):
         atomic_write.write(path, piece)
         return path.read_bytes
 
-    def submit(self, task: Task, content: Any) -> Future[Any]:
+    def submit(self, task: Task, content: PlanContent) -> Future[Any]:
         """Have a block computed, and return the future of its answer."""
-        future: Future[Any] = self.executor.submit(_compute_to_files, task, content, self._folder)
-        return future
+        return self.executor.submit(_compute_to_files, task, content, self._folder)
 
     def received(self, answer: Any) -> Finished:
         """Return the block in the files that a worker has named, and remove them."""
@@ -192,7 +192,7 @@ class ProcessPool(Pool):
         super().cancel(futures)
 
 
-def _compute_to_files(task: Task, content: Any, folder: Path) -> tuple[Path, Path | None]:
+def _compute_to_files(task: Task, content: PlanContent, folder: Path) -> tuple[Path, Path | None]:
     """Compute a block, and return the files with it and with the state from which its chains continue."""
     block = compute(task, content, (folder / WANTED).exists)
     block_path = _write_new_file(folder, block.content)
@@ -292,7 +292,7 @@ class RayPool(Pool):
         """
         return self.ray.put(piece)
 
-    def submit(self, task: Task, content: Any) -> Future[Any]:
+    def submit(self, task: Task, content: PlanContent) -> Future[Any]:
         """Have a block computed, and return the future of its answer."""
         reference = self._compute.options(num_cpus=task.threads).remote(task, content)
         future: Future[Any] = reference.future()
@@ -316,7 +316,7 @@ class RayPool(Pool):
         )
 
 
-def _compute_with_ray(task: Task, content: dict[str, Any]) -> Finished:
+def _compute_with_ray(task: Task, content: PlanContent) -> Finished:
     """Compute a block on a worker of Ray, which fetches the pieces of the plan if it needs them."""
     import ray
 
@@ -351,13 +351,16 @@ def using_named(name: str | None) -> Iterator[None]:
 
 
 def chosen_pool(executor: object) -> Pool | None:
-    """Return the workers of an executor; None if this process is to compute.
+    """Return the workers of an executor as a pool, or None if this process is to compute.
 
-    Without an executor, they are those of `using`, or what `joblib.parallel_config` sets.
+    None for the executor chooses that of `using`, or what `joblib.parallel_config` sets. Executors of Dask
+    and Ray are recognised by their names and methods, since these packages may not be installed. Raises
+    TypeError for anything else.
     """
     if executor is None:
         pool = _pool_in_use.get()
-        return _pool_of_joblib() if pool is NOT_SET else pool  # type: ignore[return-value]
+        return pool if isinstance(pool, Pool | None) else _pool_of_joblib()
+
     if executor == "ray" or getattr(executor, "__name__", "") == "ray":
         return RayPool(_import_ray())
     if isinstance(executor, ThreadPoolExecutor):
@@ -372,13 +375,17 @@ def chosen_pool(executor: object) -> Pool | None:
 
 
 def _pool_of_joblib() -> Pool | None:
-    """Return the workers that `joblib.parallel_config` sets; None if it sets nothing, or one at a time."""
+    """Return the workers that `joblib.parallel_config` sets; None if it sets nothing, or a single worker.
+
+    Raises TypeError for a backend that heatbath does not know.
+    """
     backend, jobs = get_active_backend()
-    kind = type(backend).__name__
+    kind = type(backend).__name__  # the classes for Ray and Dask exist only where these are installed
     if kind == "RayBackend":
         return RayPool(_import_ray())
     if kind == "DaskDistributedBackend":
         return DaskPool(backend.client)
+
     count = joblib.effective_n_jobs(jobs)
     if count == 1:
         return None
@@ -407,22 +414,29 @@ def check_name(name: str) -> None:
 
 @contextmanager
 def open_executor(name: str) -> Iterator[object]:
-    """Yield the executor with this name, such as "processes:4", and shut it down afterwards."""
+    """Yield an executor by its name, and shut it down when the context ends.
+
+    The names are "processes" for a process on every core, "processes:4" for four of them, "ray", and the
+    address of a scheduler of Dask, such as "tcp://HOST:PORT".
+    """
     check_name(name)
     kind, _, count = name.partition(":")
     if kind == "processes":
         workers = int(count) if count else os.cpu_count()
         with loky.ProcessPoolExecutor(workers, initializer=_ignore_interrupts) as executor:
             yield executor
-    elif name == "ray":
-        yield _import_ray()
-    else:
-        try:
-            from distributed import Client
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(NO_DASK, name="distributed") from error
-        with Client(name) as client:
-            yield client
+        return
+
+    if name == "ray":
+        yield _import_ray()  # which is not shut down, as other code may use it
+        return
+
+    try:
+        from distributed import Client
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(NO_DASK, name="distributed") from error
+    with Client(name) as client:
+        yield client
 
 
 def _ignore_interrupts() -> None:

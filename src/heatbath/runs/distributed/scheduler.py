@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -16,7 +17,7 @@ from heatbath._internal.interrupts import deferred_interrupts
 from heatbath.engine.compile import report
 from heatbath.runs.dataset import sizes
 from heatbath.runs.distributed.block import About, BlocksError, Finished, Task
-from heatbath.runs.distributed.pools import AHEAD, LOOK, Pool
+from heatbath.runs.distributed.pools import AHEAD, LOOK, PlanContent, Pool
 from heatbath.runs.distributed.store import Store
 from heatbath.runs.plan import Plan
 from heatbath.runs.progress import Progress
@@ -82,17 +83,13 @@ class Sizes:
         return max(self.unit, min(count, largest) // self.unit * self.unit)
 
     def until(self, chains: int, step: int) -> int:
-        """Return the last step of a block of this number of chains that begins at `step`."""
-        low, high = step + 1, self.plan.steps
-        if self._bytes(chains, step, high) <= LARGEST:
-            return high
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._bytes(chains, step, middle) <= LARGEST:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        """Return the last step of a block of this number of chains that begins at `step`.
+
+        It has as many steps as have results of at most LARGEST bytes, but at least one.
+        """
+        ends = range(step + 1, self.plan.steps + 1)
+        fitting = bisect_right(ends, LARGEST, key=lambda end: self._bytes(chains, step, end))
+        return ends[max(fitting - 1, 0)]
 
     def _bytes(self, chains: int, begin: int, end: int) -> int:
         """Return the bytes of the results of this number of chains from one step to another."""
@@ -114,21 +111,40 @@ class BlockScheduler:
     """
 
     def __init__(self, pool: Pool, store: Store, threads: int, seconds: float) -> None:
-        self.pool, self.store, self.threads, self.seconds = pool, store, threads, max(seconds, SECONDS)
+        """Find out which chains of the store are missing or unfinished; nothing is submitted yet.
+
+        Parameters
+        ----------
+        pool
+            The workers.
+        store
+            The finished blocks of the plan, to which new ones are added.
+        threads
+            The number of threads for each block.
+        seconds
+            The time after which a worker returns an unfinished block.
+        """
+        self.pool, self.store = pool, store
+        self.threads, self.seconds = threads, max(seconds, SECONDS)
         self.plan, self.shared = store.plan, store.shared
+
         self.left = store.missing()
         self.unfinished = [UnfinishedChains(about, None) for about in store.unfinished()]
         self.sizes = Sizes(self.plan, 1, threads, store.first)
         self.under_way: dict[Future[Any], Task] = {}
         self.lost: dict[int, int] = {}  # number of lost workers of a block, by its first chain
+
         self._limit, self._counted = 0, -math.inf  # blocks under way at a time, and when workers were counted
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()  # in the order in which they ended
-        self._means = Means()
+        self._means = Means()  # of the latest block of all chains
         for about in store.latest():
             self._means.add(about)
 
     def run(self, progress: Callable[[Progress], None] | None) -> None:
-        """Compute all blocks that are missing; on an error or Ctrl-C, all tasks are cancelled."""
+        """Compute all blocks that are missing, and add them to the store.
+
+        On an error or Ctrl-C all tasks are cancelled. `progress` is called a few times a second.
+        """
         begin, work = time.perf_counter(), self.store.work
         with deferred_interrupts() as interrupted:  # so that every task that was submitted is known
             content = self.pool.share(self.shared)
@@ -148,7 +164,7 @@ class BlockScheduler:
                     raise KeyboardInterrupt from error
                 raise
 
-    def _submit_next_blocks(self, content: Any) -> None:
+    def _submit_next_blocks(self, content: PlanContent) -> None:
         """Submit blocks until enough of them wait or are under way.
 
         The workers are counted now and then, as they may come and go.
@@ -173,7 +189,10 @@ class BlockScheduler:
         return sorted(futures, key=lambda future: future.cancelled() or future.exception() is not None)
 
     def _next_task(self) -> Task:
-        """Return the task of the next block, of chains that continue or of new ones."""
+        """Remove the next block from what is left to do, and return its task.
+
+        Chains that a block has left unfinished come first; then new chains, as many as `sizes` says.
+        """
         state: bytes | None = None
         if self.unfinished:
             about, state = self.unfinished.pop(0)
@@ -183,13 +202,14 @@ class BlockScheduler:
             size = self.sizes.chains(sum(map(len, self.left)))
             chains = range(free.start, min(free.start + size, free.stop))
             self.left[:1] = [range(chains.stop, free.stop)] if chains.stop < free.stop else []
+
         return Task(
             digest=self.shared.digest, modules=self.shared.modules, first=chains.start, stop=chains.stop,
             until=self.sizes.until(len(chains), step), step=step, state=state or self.store.state(chains),
             seconds=self.seconds, threads=self.threads,
         )  # fmt: skip
 
-    def _submit(self, task: Task, content: Any) -> None:
+    def _submit(self, task: Task, content: PlanContent) -> None:
         """Give a task to the executor."""
         try:
             future = self.pool.submit(task, content)
@@ -198,8 +218,12 @@ class BlockScheduler:
             raise self._failure(task, "could not be given to the executor", error) from error
         self.under_way[future] = task
 
-    def _take(self, future: Future[Any], content: Any) -> None:
-        """Keep the block of a future that has ended, or submit its task again if its worker was lost."""
+    def _take(self, future: Future[Any], content: PlanContent) -> None:
+        """Keep the block of a future that has ended, or submit its task again if its worker was lost.
+
+        `content` is the plan as the pool's tasks get it. Raises BlocksError if the task failed otherwise, or
+        its answer is not the block that was asked for.
+        """
         task, begin = self.under_way.pop(future), time.perf_counter()
         try:
             block = self.pool.received(future.result())
@@ -210,19 +234,27 @@ class BlockScheduler:
                 return
             raise self._failure(task, "failed on a worker", error) from error
         del future  # the last reference: while it is held, Dask repeats what is lost with a worker
+
         try:
             _check_answer(task, block)
             self.store.add(block)
         except ValueError as error:
             raise self._failure(task, "came back from a worker and cannot be taken", error) from error
-        about = block.about
+        self._count(block, continues=task.step > self.store.first)
         self.lost.pop(task.first, None)
-        if task.step > self.store.first:
-            self._means.remove(self.store.blocks[task.first][-2].about)
+        self.sizes.learn(block.about, time.perf_counter() - begin)
+
+    def _count(self, block: Finished, continues: bool) -> None:
+        """Take the results of a stored block into the means, and note its chains if they are unfinished.
+
+        If it `continues` an earlier block of its chains, the values of that one no longer count.
+        """
+        about = block.about
+        if continues:
+            self._means.remove(self.store.blocks[about.first][-2].about)
         self._means.add(about)
         if about.end < self.plan.steps:
             self.unfinished.append(UnfinishedChains(about, block.state))
-        self.sizes.learn(about, time.perf_counter() - begin)
         if about.compiled:
             report(f"{about.host} compiled for {about.compiled:.0f} s, once")
 

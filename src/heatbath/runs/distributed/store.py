@@ -121,11 +121,17 @@ class Store:
         copied: EarlierRun | None = None,
         finished: bool = False,
     ) -> None:
-        self.plan, self.folder, self.earlier, self.finished = plan, folder, earlier, finished
+        """Read the blocks that are in the folder, and check that they fit to the plan and to one another.
+
+        The class describes the arguments. A folder without a plan gets the file of this one.
+        """
+        self.plan, self.folder = plan, folder
+        self.earlier, self.finished = earlier, finished
         self.blocks: dict[int, list[Block]] = {}
         self.done = self.work = 0
         self._firsts: list[int] = []  # keys of `blocks` in order
         self._reported_hosts: set[str] = set()  # computers on which bits may differ
+
         self._folder_plan = None if folder is None else _plan_in_folder(folder, plan, copied)
         self.shared = SharedPlan.of_plan(plan, self._folder_plan and self._folder_plan.digest)
         self._machine = machine(plan, self.shared.modules)
@@ -155,7 +161,11 @@ class Store:
         earlier: EarlierRun | None = None,
         copied: EarlierRun | None = None,
     ) -> Iterator[Store]:
-        """Yield a store to which blocks can be added; no other process can do so for the same folder."""
+        """Yield a store to which blocks can be added, and hold the lock of its folder in the context.
+
+        A folder is made if there is none. Raises BlocksError if another process holds its lock. The arguments
+        are those of the class.
+        """
         if folder is None:
             yield cls(plan, None, earlier)
             return
@@ -188,11 +198,17 @@ class Store:
     def copy_run(self, run: EarlierRun, chains: int) -> None:
         """Add a run as blocks of those chains that have none yet, with one block at a time in memory.
 
-        The blocks are those that the run has already, or of at most this number of `chains`.
+        Parameters
+        ----------
+        run
+            The run, in memory or in a folder.
+        chains
+            The number of chains of a block, for a run in memory. One in a folder has its blocks already.
         """
         edges = np.cumsum([0, *run.data["theta"].chunksizes.get("chain", ())]).tolist()
-        if len(edges) == 1:
+        if len(edges) == 1:  # the run is in memory
             edges = range(0, self.plan.total, chains)
+
         for missing in self.missing():
             inside = [edge for edge in edges if missing.start < edge < missing.stop]
             for first, stop in pairwise([missing.start, *inside, missing.stop]):
@@ -214,23 +230,25 @@ class Store:
         self.done += len(about.chains) if about.end == self.plan.steps else 0
 
     def _check(self, about: About, name: object) -> None:
-        """Raise if a block does not fit in here; warn if its bits may differ.
+        """Raise ValueError unless a block fits behind those that are stored; warn if its bits may differ.
 
-        `name` is what the error calls it.
+        It must be of the same plan, computed by the same code, of exactly the chains of an earlier block or
+        of none, and begin where that ends. `name` is what the error calls it.
         """
         if about.digest != self.shared.digest:
             raise ValueError(f"{name} is of another run: it is left alone. Choose another checkpoint")
         if not self.finished:  # blocks of a finished run need not fit to new ones
             self._check_machine(about, name)
+
         position = bisect_left(self._firsts, about.first)
-        neighbours = [
-            self.blocks[first][-1].about for first in self._firsts[max(0, position - 1) : position + 2]
-        ]
+        firsts = self._firsts[max(0, position - 1) : position + 2]  # of those that can overlap
+        neighbours = [self.blocks[first][-1].about for first in firsts]
         previous = next((block for block in neighbours if block.chains == about.chains), None)
         for block in neighbours:
             overlaps = max(about.first, block.first) < min(about.stop, block.stop)
             if overlaps and block is not previous:
                 raise ValueError(f"{name}: two blocks have some of these chains; remove one of them")
+
         end = self.first if previous is None else previous.end
         if about.begin != end:
             raise ValueError(
@@ -239,7 +257,10 @@ class Store:
             )
 
     def _check_machine(self, about: About, name: object) -> None:
-        """Raise if other code has computed a block; warn if its bits may differ."""
+        """Raise ValueError if other code has computed a block; warn once per computer if its bits may differ.
+
+        `name` is what the error calls the block.
+        """
         remote, local = about.machine, self._machine
         different = [key for key in sorted({*remote, *local}) if remote.get(key) != local.get(key)]
         reasons = {
@@ -252,6 +273,7 @@ class Store:
                     f"{name} was computed on {about.host} with {reason}: install the same on all computers, "
                     "or remove the block"
                 )
+
         if different and about.host not in self._reported_hosts:
             self._reported_hosts.add(about.host)
             at_host, at_home = (
@@ -323,17 +345,20 @@ class Store:
         return xr.Dataset(variables, final_labels(self.plan, self._folder_plan and self._folder_plan.labels))
 
     def _lazy_result(self, result: ResultVariable) -> dask.array.Array:
-        """Return a result of all chains as an array of Dask."""
+        """Return a result of all chains as an array of Dask, which reads blocks when it is computed.
+
+        A recorded result is joined from all blocks of its chains; the state is that of their last block.
+        """
         import dask.array
 
         of_chains = []
-        for blocks in (self.blocks[first] for first in self._firsts):
-            if result.recorded_along:
-                parts = [self._lazy_part(result, block) for block in blocks]
+        for first in self._firsts:
+            blocks = self.blocks[first] if result.recorded_along else self.blocks[first][-1:]
+            parts = [self._lazy_part(result, block) for block in blocks]
+            if len(parts) > 1:
                 axis = result.dimensions.index(result.recorded_along)
-                of_chains.append(dask.array.concatenate(parts, axis=axis) if len(parts) > 1 else parts[0])
-            else:
-                of_chains.append(self._lazy_part(result, blocks[-1]))
+                parts = [dask.array.concatenate(parts, axis=axis)]
+            of_chains += parts
         return dask.array.concatenate(of_chains, axis=result.dimensions.index("chain"))
 
     def _lazy_part(self, result: ResultVariable, block: Block) -> dask.array.Array:
@@ -411,10 +436,10 @@ _locked_folders: set[Path] = set()  # by this process: file locks do not hold of
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, or raise if another thread or process has it.
+    """Hold the lock of a folder in the context; raise BlocksError if another thread or process has it.
 
     The lock ends with this process, however that ends, and processes forked from it do not have it. Some file
-    systems of networks have no locks; there nothing is checked between processes.
+    systems of networks have no locks; on these only the threads of this process exclude each other.
     """
     resolved = folder.resolve()
     busy = BlocksError(f"{folder}: another process is computing blocks for it now; wait for it, or end it")
@@ -454,14 +479,22 @@ def _make_folder(folder: Path) -> None:
 
 
 def _plan_in_folder(folder: Path, plan: Plan, copied: EarlierRun | None) -> FolderPlan:
-    """Return what the file of a plan in a folder says, or raise if it is another plan.
+    """Return the digest and labels in the plan file of a folder; make the folder and the file if need be.
 
-    In a new folder the file is written. `copied` is the run that the plan continues, if the folder gets it.
+    Raises ValueError if the folder is of another plan.
+
+    Parameters
+    ----------
+    folder, plan
+        The folder, and the plan that it must have.
+    copied
+        The run that the plan continues and that is copied into the folder; None without one.
     """
     _make_folder(folder)
     path = folder / PLAN
     if not path.exists():
         _write_plan(path, plan, copied)
+
     content = path.read_bytes()
     packed = file.read(content, path)
     saved, coordinates = file.unpack_plan(packed, plan.problem)
@@ -470,6 +503,7 @@ def _plan_in_folder(folder: Path, plan: Plan, copied: EarlierRun | None) -> Fold
             f"{folder} is of another run, with other {', '.join(different)}: it is left alone. Choose "
             "another name"
         )
+
     labels = coordinates if set(plan.axes) <= set(coordinates.coords) else None
     former = str(packed.attrs.get("begun_by", ""))
     return FolderPlan(hashlib.sha256(content).hexdigest(), labels, former)

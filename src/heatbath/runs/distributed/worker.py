@@ -56,12 +56,14 @@ _ready: set[Hashable] = set()  # the compiled code that this process has
 def compute(
     task: Task, content: Mapping[str, Content], is_wanted: Callable[[], bool] | None = None
 ) -> Finished:
-    """Compute a block: workers call this.
+    """Compute a block, and return it with its description: the function that workers call.
+
+    The block ends before the last step of the task if it takes longer than `task.seconds`.
 
     Parameters
     ----------
     task
-        The chains and steps to compute.
+        The plan, chains and steps to compute.
     content
         The pieces of the plan by their checksums, as in `SharedPlan`, or functions that fetch them.
     is_wanted
@@ -80,21 +82,24 @@ def compute(
 
     check_wanted()
     plan, chains = _plan_of_task(task, content), range(task.first, task.stop)
+
     state = None if task.state is None else file.read(task.state, "the state")
-    reports: list[str] = []
+    reports: list[str] = []  # of the compiler; none if nothing had to be compiled
     with reporting(reports.append):
         simulation = Simulation(plan, task.step, state, task.threads, chains, task.until)
-        waiting_since = time.perf_counter()  # for this process to compile, or for another
+        waiting_since = time.perf_counter()
         is_compiled = simulation.code <= _ready
-        with nullcontext() if is_compiled else once():
+        with nullcontext() if is_compiled else once():  # one process compiles, and the others wait for it
             simulation.prepare()
         _ready.update(simulation.code)
         begin = time.perf_counter()
         compiled = begin - waiting_since if reports else 0.0
+
         if not simulation.run(check_wanted, seconds=task.seconds):
             raise AbandonedError(f"{name}: interrupted")
+
     result = gather(plan, simulation.groups, task.step, None, chains)
-    last = simulation.progress(0.0)
+    last = simulation.progress(seconds=0.0)  # only for its means at the end
     about = About(
         digest=task.digest, first=task.first, stop=task.stop, begin=task.step, end=simulation.step,
         losses=simulation.losses(), machine=machine(plan, task.modules), host=socket.gethostname(),
@@ -106,9 +111,10 @@ def compute(
 
 
 def machine(plan: Plan, modules: Sequence[str]) -> dict[str, str]:
-    """Return what the bits of a chain depend on beside its plan: code, versions and processor.
+    """Return what the bits of a chain depend on beside its plan, by name: code, versions and processor.
 
-    `modules` are those that define the plan's methods, other than heatbath's own.
+    Blocks are joined only if their code is the same, and with a warning if anything else differs. `modules`
+    are those that define the plan's methods, other than heatbath's own.
     """
     entries = {"heatbath": library_hash()}
     if modules:
@@ -154,7 +160,12 @@ def hash_files(paths: Iterable[Path]) -> str:
 
 
 def _plan_of_task(task: Task, content: Mapping[str, Content]) -> Plan:
-    """Return the plan of a task, from the cache if this process has it or another plan with its data."""
+    """Return the plan of a task, and keep it in this process for the next task.
+
+    `content` has the pieces of the plan by checksum, or functions that fetch them: first its settings, then
+    its data, which are not fetched if a plan with the same data is kept. Raises ValueError if a piece has
+    another checksum.
+    """
     with cache_lock:
         if task.digest in cached_plans:
             cached_plans.move_to_end(task.digest)
@@ -162,13 +173,15 @@ def _plan_of_task(task: Task, content: Mapping[str, Content]) -> Plan:
         for module in task.modules:
             if module != "__main__":  # the methods of a script are known already, or refused
                 importlib.import_module(module)
-        first, *data = content
-        packed, problem = _read_piece(first, content), None
+
+        settings, *data = content
+        packed, problem = _read_piece(settings, content), None
         same_data = [cached.plan for cached in cached_plans.values() if data and cached.data == data]
         if same_data:
             packed, problem = file.with_average(packed, same_data[0]), same_data[0].problem
         elif data:
             packed = packed.assign(_read_piece(data[0], content).data_vars)
+
         plan, _ = file.unpack_plan(packed, problem)
         cache_plan(task.digest, CachedPlan(plan, data))
         return plan

@@ -171,7 +171,7 @@ class Sampler:
     ...     loss.backward()
     ...     return loss
     >>> loss = fit.step(closure)
-    >>> sampler = Sampler(model, "cross_entropy", (X, y), seed=1).run(steps=600)
+    >>> sampler = Sampler(model, "cross_entropy", (X, y), seed=1).run(steps=1000)
     >>> prediction = sampler.predict(X)  # mean, variance, entropy, and disagreement of the networks
     >>> prediction.mean.shape, sampler.report(X, y).averaged["log_loss"].value < 0.4
     (torch.Size([100, 2]), True)

@@ -11,20 +11,20 @@ PROBLEM = hb.datasets.spirals(n_train=60, n_test=30)
 NETWORK = hb.MLP((6,))
 
 
-def at_kick(h, tau, gamma=0.5):
+def seen_at_kick(h, tau, gamma=0.5):
     hidden = hb.AdaptiveLangevin(tau, 0.02, 0.1, word="ABCDEDCBA")
     return hb.Partition({"hidden": hidden, "output": hb.Langevin(gamma, tau, "ABOBA")}, h)
 
 
 MADE = {
     "seen at the end": lambda h, tau: hb.AdLaLa(h=h, tau=tau),
-    "seen at the kick": at_kick,
+    "seen at the kick": seen_at_kick,
     "two gradients": lambda h, tau: hb.Partition(hb.Langevin(0.3, tau, "ABAOABA"), h),
     "Adam": lambda h, tau: hb.Partition(hb.Adam(beta1=0.5 + tau), h / 50),
 }
 
 
-def assert_same(one, two):
+def assert_same_runs(one, two):
     assert set(one.data.variables) == set(two.data.variables)
     for name in one.data.variables:
         a, b = one.data[name].values, two.data[name].values
@@ -53,7 +53,7 @@ def test_a_run_with_changes_equals_the_one_that_train_makes_bit_for_bit(make, ch
     live.advance(23)
     run = live.run()
     expected = hb.train(PROBLEM, NETWORK, run.partition, 223, record=noted, **options)
-    assert_same(run, expected)
+    assert_same_runs(run, expected)
     assert isinstance(run.partition.h, Piecewise)
     # the control: one change a step later makes another run
     late = Piecewise(run.partition.h.values, [n + 1 for n in run.partition.h.steps])
@@ -94,13 +94,13 @@ def test_given_schedules_are_followed():
 
 
 def test_a_live_run_can_be_saved_resumed_and_replayed(tmp_path):
-    live = hb.LiveRun(PROBLEM, NETWORK, at_kick(0.1, 1e-3), 7, 3, seed=2)
+    live = hb.LiveRun(PROBLEM, NETWORK, seen_at_kick(0.1, 1e-3), 7, 3, seed=2)
     live.advance(50)
-    live.change(at_kick(0.2, 1e-3))
+    live.change(seen_at_kick(0.2, 1e-3))
     live.advance(50)
     live.run().save(tmp_path / "run.nc")
     loaded = hb.load(tmp_path / "run.nc")
-    assert_same(loaded.replay(), live.run())
+    assert_same_runs(loaded.replay(), live.run())
     live.advance(30)  # goes on as if nobody had looked
     assert np.array_equal(loaded.resume(30).theta, live.theta)
 
@@ -170,7 +170,7 @@ def test_a_diverged_chain_is_marked_and_the_others_continue():
     assert np.isnan(seen.loss[1]).all()
     assert np.isfinite(live.look([[0.0, 0.0]]).outputs[[0, 2]]).all()
     expected = hb.train(PROBLEM, NETWORK, live.partition, 20, 7, 3, start=start, record=1)
-    assert_same(live.run(), expected)
+    assert_same_runs(live.run(), expected)
 
 
 def test_rewind_goes_back_to_a_good_state_and_replay_is_exact(monkeypatch):
@@ -192,8 +192,8 @@ def test_rewind_goes_back_to_a_good_state_and_replay_is_exact(monkeypatch):
     live.change(hb.AdLaLa(h=0.05))
     live.advance(25)
     run = live.run()
-    assert_same(run, hb.train(PROBLEM, NETWORK, run.partition, 75, 7, 2, record=1))
-    assert_same(run, run.replay())
+    assert_same_runs(run, hb.train(PROBLEM, NETWORK, run.partition, 75, 7, 2, record=1))
+    assert_same_runs(run, run.replay())
 
 
 def test_a_change_after_a_rewind_belongs_to_the_restored_state():

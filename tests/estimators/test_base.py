@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_iris, load_wine, make_classification
+from sklearn.datasets import load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
-from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import (
     check_sample_weight_equivalence_on_dense_data,
     parametrize_with_checks,
@@ -23,25 +22,10 @@ from sklearn.utils.estimator_checks import (
 
 import heatbath as hb
 from heatbath.training.train import train
+from tests.estimators.small import BOTH, OWN, TWO, VALUES, X, Y, classifier, regressor
 
 WINE = load_wine(return_X_y=True)
-OWN = hb.AdLaLa(h=0.3, tau=1e-4, sigma=0.01, epsilon=0.1, gamma=0.5, weight_decay=3e-3)
-SMALL = {"method": OWN, "hidden": (8,), "steps": 40, "chains": 2, "samples": 4, "random_state": 0}
-X, Y = make_classification(90, 5, n_informative=4, n_redundant=0, n_classes=3, random_state=0)
-X = 10 * X + np.arange(5)  # units of the user's own
-TWO = (Y > 0).astype(int)
-VALUES = 100 + X @ [1.0, -2.0, 0.5, 0.0, 3.0]
 
-
-def classifier(**given):
-    return hb.ThermodynamicClassifier(**{**SMALL, **given})
-
-
-def regressor(**given):
-    return hb.ThermodynamicRegressor(**{**SMALL, **given})
-
-
-BOTH = pytest.mark.parametrize(("make", "y"), [(classifier, Y), (classifier, TWO), (regressor, VALUES)])
 
 ROUNDING = "float32's rounding grows to some 1e-6 over the steps, and the check has room for 1e-7; see below"
 
@@ -91,15 +75,6 @@ def test_samples_are_spread_over_the_second_half_of_the_steps_and_are_one_a_step
     assert classifier(steps=5).fit(X, Y).run_.data["sample_step"].values.tolist() == [3, 4, 5]
 
 
-def test_classes_may_be_text_and_keep_their_order():
-    names = np.array(["b", "a", "c"])[Y]
-    fitted = classifier(steps=300).fit(X, names)
-    assert fitted.classes_.tolist() == ["a", "b", "c"]
-    assert fitted.run_.problem.targets == ("a", "b", "c")
-    assert fitted.score(X, names) > 0.75
-    assert fitted.predict_proba(X)[names == "c", 2].mean() > 0.5
-
-
 def test_a_table_with_names_keeps_them():
     table = pd.DataFrame(X, columns=list("vwxyz"))
     fitted = classifier().fit(table, Y)
@@ -116,18 +91,6 @@ def test_features_are_scaled_unless_asked_not_to_be():
     np.testing.assert_allclose(scaled.X_train[0].std(axis=0), 1)
     np.testing.assert_array_equal(raw.run_.problem.X_train[0], X)
     np.testing.assert_allclose(raw.run_.problem.Y_train.std(), 1)
-
-
-def test_a_regression_is_in_the_user_s_units_and_may_have_several_targets():
-    both = np.stack([VALUES, -1e3 * VALUES], axis=1)
-    fitted = regressor(steps=1500, hidden=(30,)).fit(X, both)
-    assert fitted.predict(X).shape == both.shape
-    assert fitted.score(X, both) > 0.97
-    assert regressor(steps=1500, hidden=(30,)).fit(X, VALUES).score(X, VALUES) > 0.97
-    mean, spread = fitted.predict(X, return_std=True)
-    assert spread.shape == mean.shape
-    assert 100 < np.median(spread[:, 1] / spread[:, 0]) < 10_000
-    assert get_tags(fitted).target_tags.multi_output
 
 
 def test_loss_curve_is_the_mean_over_the_chains_of_the_training_loss():
@@ -194,33 +157,8 @@ def test_weights_are_not_scaled_and_set_the_temperature_of_a_posterior(temperatu
 def test_validation_data_have_their_weights():
     weights = 1.0 + np.arange(90)
     problem = regressor(early_stopping=True).fit(X, 7 * weights, sample_weight=weights).run_.problem
-    for Y, w in ((problem.Y_train, problem.weights_train), (problem.Y_test, problem.weights_test)):
-        np.testing.assert_allclose(Y[..., 0] * problem.target_scale + problem.target_shift, 7 * w)
-
-
-def test_class_weights_are_sample_weights_and_multiply_them():
-    given = classifier(class_weight={0: 3, 1: 1, 2: 2}).fit(X, Y, sample_weight=1 + np.arange(90) % 2)
-    same = classifier().fit(X, Y, sample_weight=np.array([3, 1, 2])[Y] * (1 + np.arange(90) % 2))
-    np.testing.assert_array_equal(given.run_.theta, same.run_.theta)
-
-
-def test_class_weights_count_in_partial_fit():
-    given = classifier(class_weight={0: 3, 1: 1, 2: 2}).partial_fit(X, Y, classes=[0, 1, 2])
-    same = classifier().partial_fit(X, Y, classes=[0, 1, 2], sample_weight=np.array([3, 1, 2])[Y])
-    np.testing.assert_array_equal(given.run_.theta, same.run_.theta)
-
-
-def test_balanced_classes_have_equal_shares_and_are_predicted_more_often():
-    rng = np.random.default_rng(1)
-    rare = (np.arange(200) % 10 == 0).astype(int)
-    data = rng.standard_normal((200, 2)) + rare[:, None]
-    plain = classifier(steps=400).fit(data, rare)
-    balanced = classifier(steps=400, class_weight="balanced").fit(data, rare)
-    assert plain.run_.problem.weights_train is None
-    weights = balanced.run_.problem.weights_train[0]
-    assert weights[rare == 1].sum() == pytest.approx(100)
-    assert weights[rare == 0].sum() == pytest.approx(100)
-    assert balanced.predict_proba(data)[:, 1].mean() > 2 * plain.predict_proba(data)[:, 1].mean()
+    for targets, w in ((problem.Y_train, problem.weights_train), (problem.Y_test, problem.weights_test)):
+        np.testing.assert_allclose(targets[..., 0] * problem.target_scale + problem.target_shift, 7 * w)
 
 
 # going on
@@ -306,12 +244,6 @@ def test_early_stopping_averages_over_the_latest_samples_and_counts_anew_in_a_wa
     fitted.fit(X, Y)
     assert fitted.n_iter_ >= steps + 600
     assert fitted.run_.data["sample_step"].values[0] == steps + 100
-
-
-def test_classes_have_their_shares_in_the_validation_data():
-    rare = (np.arange(90) % 9 == 0).astype(int)
-    problem = classifier(early_stopping=True, validation_fraction=0.2).fit(X, rare).run_.problem
-    assert problem.Y_test.sum() == 2
 
 
 # parameters
@@ -457,28 +389,6 @@ def test_data_that_make_no_sense_are_refused():
     ]:
         with pytest.raises(ValueError, match=told):
             bad()
-
-
-def test_a_classifier_of_more_rows_than_a_batch_and_fewer_learns_alike():
-    data = load_iris(return_X_y=True)
-    for batch in (20, 1000):
-        assert (
-            hb.ThermodynamicClassifier(method=OWN, batch=batch, steps=500, random_state=0)
-            .fit(*data)
-            .score(*data)
-            > 0.93
-        )
-
-
-def test_class_weights_need_not_name_every_class_of_a_batch():
-    X, y = np.random.default_rng(0).standard_normal((60, 2)), np.repeat(["a", "b", "c"], 20)
-    classifier = hb.ThermodynamicClassifier(
-        method=OWN, class_weight={"a": 2.0}, steps=20, chains=1, samples=2
-    )
-    classifier.partial_fit(X, y, classes=["a", "b", "c"]).partial_fit(X[20:], y[20:])
-    assert list(classifier.classes_) == ["a", "b", "c"]
-    with pytest.raises(ValueError, match="class_weight names the classes"):
-        classifier.set_params(class_weight={"d": 2.0}).partial_fit(X, y)
 
 
 def test_after_a_fit_that_failed_there_is_none():
