@@ -214,10 +214,8 @@ class Sampler:
         function = partial(mean_loss, checked_task) if isinstance(loss, str) else loss
         single = deepcopy(model).eval()
         batches = ChainBatches(data, _batch_size(data, batch), chains, seed, model_device(model))
-        properties = inspect_data(single, function, batches, checked_task, named=isinstance(loss, str))
-
         settings = SamplerSettings(
-            **properties._asdict(),
+            **inspect_data(single, function, batches, checked_task, named=isinstance(loss, str))._asdict(),
             loss=name,
             task=checked_task,
             prior=list(prior) if isinstance(prior, tuple) else prior,
