@@ -39,7 +39,7 @@ LOADER = "a loader that can be iterated repeatedly, such as a DataLoader or a li
 # Recognise what was given
 
 
-def is_loader(data: object, *, repeatable: bool = False) -> bool:
+def is_loader(data: object, *, repeatable: bool = False) -> TypeGuard[Iterable[Any]]:
     """Return whether data are batches: a loader, or a list whose first element is a batch.
 
     With `repeatable`, an iterator, which can be gone through once only, is not accepted.
@@ -79,12 +79,12 @@ def model_device(model: nn.Module) -> torch.device:
 # Inputs without targets
 
 
-def iterate_inputs(model: nn.Module, x: Any) -> Iterator[Any]:
+def iterate_inputs(model: nn.Module, x: object) -> Iterator[object]:
     """Yield the inputs in x, ready for the model: batch by batch from a loader, otherwise all at once."""
     return (prepare_inputs(model, batch) for batch in (x if is_loader(x) else [x]))
 
 
-def prepare_inputs(model: nn.Module, batch: Any) -> Any:
+def prepare_inputs(model: nn.Module, batch: object) -> object:
     """Return the inputs of a batch on the model's device.
 
     Targets that follow the inputs are dropped. Arrays become tensors, those of floating point in the type of
@@ -107,6 +107,13 @@ class ShuffledBatches:
     """Tensors cut into batches of one size, in a new order from torch's generator at each iteration.
 
     Examples that don't fill the last batch are left out of that iteration.
+
+    Parameters
+    ----------
+    X, y
+        Inputs and targets of all examples.
+    size
+        Number of examples in a batch; all if there are fewer.
     """
 
     def __init__(self, X: Tensor, y: Tensor, size: int) -> None:
@@ -171,11 +178,17 @@ def prepare_data(data: object, validation: object, batch: object, seed: int) -> 
         Examples per training step where `data` are tensors; None for 32.
     seed
         Seed of the random choice of validation examples.
+
+    Returns
+    -------
+    PreparedData
+        Batches (inputs, targets); none where there are problems.
     """
     size = DEFAULT_BATCH if batch is None else whole("batch", batch, low=1)
     problems = _data_problems(data, validation, batch)
     if problems:
         return PreparedData((), (), problems)
+
     training: Any = data
     held_out: Any = validation
     if is_real(validation):
@@ -188,7 +201,10 @@ def prepare_data(data: object, validation: object, batch: object, seed: int) -> 
 
 
 def _data_problems(data: object, validation: object, batch: object) -> list[str]:
-    """Return what is wrong with training data, validation data and batch size, in plain English."""
+    """Return all that is wrong with training data, validation data and batch size, each with a remedy.
+
+    The arguments are those of `prepare_data`.
+    """
     problems = []
     if not is_pair(data) and not is_loader(data, repeatable=True):
         problems.append(f"data must be tensors (X, y), or {LOADER}; got {_type_text(data)}")
@@ -207,7 +223,15 @@ def _data_problems(data: object, validation: object, batch: object) -> list[str]
 
 
 def _validation_problem(data: object, validation: object) -> str:
-    """Return why `validation` yields no validation data and what to do; "" if it does."""
+    """Return why there are no validation data, and what to do; "" if there are.
+
+    Parameters
+    ----------
+    data
+        Training data, tensors or a loader.
+    validation
+        Validation data, tensors or a loader; or the share of the training tensors that is to be set aside.
+    """
     if not is_real(validation):
         if is_pair(validation) or is_loader(validation, repeatable=True):
             return ""
@@ -230,7 +254,10 @@ def _validation_problem(data: object, validation: object) -> str:
 def _split_examples(
     pair: tuple[Tensor, Tensor], share: float, seed: int
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Split examples at random into training pair and validation pair; the second has about that share."""
+    """Split examples (X, y) at random; return training examples and the share for validation.
+
+    Both have at least one example, and the same seed makes the same choice.
+    """
     X, y = pair
     order = np.random.default_rng(np.random.SeedSequence((seed, len(X)))).permutation(len(X))
     count = min(max(1, round(share * len(X))), len(X) - 1)
@@ -259,6 +286,11 @@ def find_task(
         Batches for training and validation.
     by
         The score that candidates are ranked by, "loss" or "accuracy".
+
+    Returns
+    -------
+    task, problems
+        The task, and a message for each problem.
     """
     batch = next(iter(data.training), None)
     if batch is None:
@@ -269,6 +301,7 @@ def find_task(
     problems = []
     if by == "accuracy" and not TASKS[task].classes:
         problems.append(f"{task!r} has no accuracy: choose by='loss'")
+
     outputs, problem = try_model(model, inputs)
     if outputs is None:
         return task, [*problems, problem]
@@ -303,6 +336,11 @@ def try_model(model: nn.Module, inputs: Tensor, any_shape: bool = False) -> tupl
         One batch, (examples, ...).
     any_shape
         Accept outputs (examples, ...); otherwise they must be (examples, outputs).
+
+    Returns
+    -------
+    outputs, problem
+        The outputs, None if the model cannot be called or they are not accepted; and the message.
     """
     description = f"inputs of shape {_tensor_text(inputs)}"
     try:
@@ -351,9 +389,21 @@ def find_target_problem(task: Task, outputs: Tensor, targets: Tensor, label: str
 
 
 def _class_problem(task: Task, outputs: int, targets: Tensor, rows: Tensor, label: str) -> str:
-    """Return why targets aren't class indices for this number of outputs; "" if they are.
+    """Return why targets aren't class indices for a model's outputs, with a remedy; "" if they are.
 
-    `rows` are the targets on the CPU as (examples, values); for `label` see `find_target_problem`.
+    Parameters
+    ----------
+    task
+        "classes" or "binary".
+    outputs
+        Number of outputs of the model.
+    targets
+        The targets as they were given.
+    rows
+        The same on the CPU, (examples, values).
+    label
+        Put before "targets" in the message; with one, targets may have any shape with one value for each
+        example.
     """
     if task == "binary" and outputs != 1:
         return f"'binary' needs one logit, and the model has {outputs} outputs"
@@ -370,7 +420,10 @@ def _class_problem(task: Task, outputs: int, targets: Tensor, rows: Tensor, labe
 
 
 def find_loss_problem(loss: LossFunction, outputs: Tensor, targets: Tensor) -> str:
-    """Return why a loss of these outputs and targets can't be minimised; "" if it can."""
+    """Return why a loss of these outputs and targets can't be minimised; "" if it can.
+
+    It must accept them, and return one number that has a gradient.
+    """
     try:
         value = loss(outputs, targets.to(outputs.device))
     except TORCH_ERRORS as error:
@@ -379,6 +432,7 @@ def find_loss_problem(loss: LossFunction, outputs: Tensor, targets: Tensor) -> s
     if not isinstance(value, Tensor) or value.numel() != 1:
         got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
         return f"the loss must be one number for a batch, such as the mean over its examples; got {got}"
+
     if not value.requires_grad:
         return (
             "the loss has no gradient: it must depend on the outputs, and these on parameters that require "
@@ -398,7 +452,7 @@ def _reshape_hint(targets: Tensor, shape: tuple[int, ...]) -> str:
 
 
 def _range_text(values: Tensor) -> str:
-    """Return the range of some values as text."""
+    """Return the range of values as text for a message."""
     return f"got values from {values.min():g} to {values.max():g}"
 
 

@@ -7,7 +7,7 @@ parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from heatbath.diagnostics.convergence_check import Convergence, convergence_of
 from heatbath.diagnostics.statistics import Estimate, mean
 from heatbath.diagnostics.weights import plane
 from heatbath.torch.prediction.batchnorm import evaluation_mode
+from heatbath.torch.prediction.states import State
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def module_configurational(
-    model: nn.Module, samples: Iterable[Mapping[str, Any]], loss: Callable[[], Tensor]
+    model: nn.Module, samples: Iterable[State], loss: Callable[[], Tensor]
 ) -> dict[str, Estimate]:
     """Estimate the configurational temperature <θ·∇U>/N of samples, for each layer and for all parameters.
 
@@ -60,16 +61,16 @@ def module_configurational(
                 products.setdefault(name, []).append(float((theta * gradient.double()).sum()))
     finally:
         model.load_state_dict(previous)
+
     if not products:
         raise ValueError("there are no samples: take some after the burn-in")
-    sizes = _sizes(model)
     return {
-        layer: mean(np.sum([products[name] for name in names], axis=0) / sum(sizes[name] for name in names))
+        layer: mean(np.sum([products[name] for name in names], axis=0) / _count_elements(model, names))
         for layer, names in _names_by_layer(model).items()
     }
 
 
-def module_convergence(chains: Chains, samples: Iterable[Mapping[str, Any]], x: Any) -> Convergence:
+def module_convergence(chains: Chains, samples: Iterable[State], x: object) -> Convergence:
     """Measure whether the chains of a module sample the same distribution of functions at the inputs x.
 
     Parameters
@@ -106,7 +107,7 @@ def module_convergence(chains: Chains, samples: Iterable[Mapping[str, Any]], x: 
     return convergence_of(torch.stack(rows, dim=1).double().numpy())
 
 
-def _outputs(model: nn.Module, state: Mapping[str, Tensor], x: Any) -> Tensor:
+def _outputs(model: nn.Module, state: Mapping[str, Tensor], x: object) -> Tensor:
     """Return the outputs of a model in a state, in evaluation mode, on the CPU."""
     import torch
 
@@ -139,23 +140,24 @@ def module_gradient_noise(model: nn.Module, losses: Iterable[Callable[[], Tensor
     ValueError
         If there are fewer than two mini-batches.
     """
-    count = 0
-    means: dict[str, Any] = {}
-    squares: dict[str, Any] = {}  # sums of squared deviations, by Welford's update
+    import torch
+
+    count, zero = 0, torch.zeros(())
+    means: dict[str, Tensor] = {}
+    squares: dict[str, Tensor] = {}  # sums of squared deviations, by Welford's update
     for loss in losses:
         count += 1
         for name, gradient in _gradients(model, loss()).items():
             value = gradient.double()
-            difference = value - means.get(name, 0.0)
-            means[name] = means.get(name, 0.0) + difference / count
-            squares[name] = squares.get(name, 0.0) + difference * (value - means[name])
+            difference = value - means.get(name, zero)
+            means[name] = means.get(name, zero) + difference / count
+            squares[name] = squares.get(name, zero) + difference * (value - means[name])
     if count < 2:
         raise ValueError(f"a variance over mini-batches needs at least two, got {count}")
-    sizes = _sizes(model)
+
+    sums = {name: float(square.sum()) for name, square in squares.items()}
     return {
-        layer: sum(float(squares[name].sum()) for name in names)
-        / (count - 1)
-        / sum(sizes[name] for name in names)
+        layer: sum(sums[name] for name in names) / (count - 1) / _count_elements(model, names)
         for layer, names in _names_by_layer(model).items()
     }
 
@@ -203,14 +205,15 @@ def _gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     return {name: torch.zeros_like(value) if slope is None else slope for (name, value), slope in pairs}
 
 
-def _sizes(model: nn.Module) -> dict[str, int]:
-    """Return the number of elements of each trained parameter, by name."""
-    return {name: value.numel() for name, value in model.named_parameters() if value.requires_grad}
+def _count_elements(model: nn.Module, names: list[str]) -> int:
+    """Return the number of elements of the parameters with these names."""
+    return sum(model.get_parameter(name).numel() for name in names)
 
 
 def _names_by_layer(model: nn.Module) -> dict[str, list[str]]:
     """Return the names of the trained parameters of each layer, and of all under "all"."""
     layers: dict[str, list[str]] = {}
-    for name in _sizes(model):
+    trained = [name for name, value in model.named_parameters() if value.requires_grad]
+    for name in trained:
         layers.setdefault(name.rpartition(".")[0] or name, []).append(name)
-    return layers | {"all": list(_sizes(model))}
+    return layers | {"all": trained}

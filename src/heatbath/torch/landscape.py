@@ -123,6 +123,11 @@ def _evaluate(
         The axes.
     weights
         Weight of each state at each point of the grid, (points, states).
+
+    Returns
+    -------
+    xarray.Dataset
+        `loss` by the axes of the grid.
     """
     import torch
 
@@ -132,28 +137,50 @@ def _evaluate(
         )
     for label, state in states.items():
         _check_state(model, label, state)
-    corners = {}
+
+    corners = {}  # tensors of all states, by the name of the parameter
     for name, p in model.named_parameters():
         wide = torch.promote_types(p.dtype, torch.float32)  # so that half precision is rounded once
         corners[name] = [state[name].detach().to(p.device, wide) for state in states.values()]
+
     losses = []
     with torch.no_grad():
         for point in weights.tolist():
             with _restored(model):
-                for name, p in model.named_parameters():
-                    terms = (weight * corner for weight, corner in zip(point, corners[name], strict=True))
-                    p.data, p.grad = reduce(add, terms).to(p.dtype), None
+                _mix_parameters(model, corners, point)
                 _set_buffers(model, states["state_a"])
                 losses.append(_as_number(loss_function(model)))
+
     shape = [len(axis) for axis in grid.values()]
     return xr.Dataset({"loss": (tuple(grid), np.reshape(losses, shape))}, grid)
 
 
+def _mix_parameters(
+    model: torch.nn.Module, corners: Mapping[str, list[torch.Tensor]], weights: list[float]
+) -> None:
+    """Set the parameters of a model to the sums of their corners with these weights; drop their gradients.
+
+    Parameters
+    ----------
+    model
+        The model, which is changed.
+    corners
+        Tensors of all states, by the name of the parameter.
+    weights
+        Weight of each state.
+    """
+    for name, p in model.named_parameters():
+        terms = (weight * corner for weight, corner in zip(weights, corners[name], strict=True))
+        p.data, p.grad = reduce(add, terms).to(p.dtype), None
+
+
 @contextmanager
 def _restored(model: torch.nn.Module) -> Iterator[None]:
-    """Undo all changes to a model when the block ends: its tensors are then the same, not only equal.
+    """Undo all changes to a model when the block ends, also after an error.
 
-    Parameters get their memory back, so that neither an optimiser nor an existing graph notices.
+    Parameters get back their memory, gradients and `requires_grad`, buffers their tensors, and submodules
+    their modes: tensors are the same, not only equal, so that neither an optimiser nor an existing graph
+    notices. Ctrl-C waits until this is done.
     """
     parameters = [(p, p.data, p.grad, p.requires_grad) for p in model.parameters()]
     buffers = list(_buffers(model))
@@ -200,11 +227,15 @@ def _set_buffers(model: torch.nn.Module, state: State) -> None:
 
 
 def _check_state(model: torch.nn.Module, label: str, state: object) -> None:
-    """Refuse a state that is not one of this model; `label` is the name of the argument."""
+    """Refuse a state that is not one of this model: it must have all parameters, and nothing unknown.
+
+    `label` is the name of the argument that it was given as.
+    """
     import torch
 
     if not isinstance(state, Mapping):
         raise TypeError(f"{label} must be a state_dict, names with tensors, got {type(state).__name__}")
+
     parameters = dict(model.named_parameters())
     known = {**model.state_dict(), **dict(model.named_buffers()), **parameters}
     missing = [name for name in parameters if not isinstance(state.get(name), torch.Tensor)]

@@ -140,16 +140,16 @@ class LearningCoefficient:
         return tuple(name for name, ratio in self.temperatures.items() if ratio.p_value(1.0) < level)
 
     def __repr__(self) -> str:
+        """Return the coefficient with its interval, the settings, convergence and temperatures as text."""
         low, high = self.interval
-        interval = f"95 % interval {low:.4g} to {high:.4g}"
+        is_known = math.isfinite(low)
+        interval = f"95 % interval {low:.4g} to {high:.4g}" if is_known else "too few draws for an interval"
         chains, draws = self.trace.shape
-        verdict = (
-            f"OFF TEMPERATURE ({', '.join(self.off)})" if self.off else "none off by more than its error"
-        )
+        off = ", ".join(self.off)
+        verdict = f"OFF TEMPERATURE ({off})" if off else "none off by more than its error"
         ratios = ", ".join(f"{name} {_ratio_text(ratio)}" for name, ratio in self.temperatures.items())
         lines = [
-            f"LearningCoefficient({self.value:.4g}, "
-            + (interval if math.isfinite(low) else "too few draws for an interval"),
+            f"LearningCoefficient({self.value:.4g}, {interval}",
             f"n = {self.n}, β = {self.beta:.4g}, localisation {self.localization:g}, {self.size} parameters, "
             f"loss {self.loss:.4g} at the start",
             f"{chains} chains of {draws} draws: {ess(self.trace):.0f} effective, "
@@ -162,10 +162,9 @@ class LearningCoefficient:
 
 
 def _ratio_text(ratio: Estimate) -> str:
-    """Return an estimate with its error as text."""
-    return (
-        f"{ratio.value:.3f} ± {ratio.error:.3f}" if math.isfinite(ratio.error) else f"{ratio.value:.3f} ± ?"
-    )
+    """Return an estimate with its error as text; "?" stands for an unknown error."""
+    error = f"{ratio.error:.3f}" if math.isfinite(ratio.error) else "?"
+    return f"{ratio.value:.3f} ± {error}"
 
 
 def llc(
@@ -261,9 +260,11 @@ def llc(
     n, start_loss = batches.measure(lambda x, y: _checked_loss(loss(centre(x), y)))
     beta = _inverse_temperature(beta, n)
     tau = 1 / (n * beta)
+
     walk = _RandomWalk(Chains(centre, chains, "same"), loss, g * tau, start_loss)
     optimizer = _make_optimizer(sampler, walk.chains, tau, DEFAULT_LR if lr is None else lr, seed)
     walk.run(optimizer, batches, burn_in, draws)
+
     ratios = walk.trace(walk.virials) / tau
     result = LearningCoefficient(
         trace=walk.trace(walk.losses) / tau,
@@ -305,11 +306,10 @@ def _kinetic_ratios(optimizer: Optimizer, tau: float) -> dict[str, Estimate]:
     if not isinstance(optimizer, Partitioned):
         return {}
     temperatures = optimizer.temperature()
+    has_one_part = len(temperatures) == 1
     return {
-        "kinetic" if len(temperatures) == 1 else f"kinetic of {part}": Estimate(
-            temperature.value / tau, temperature.error / tau
-        )
-        for part, temperature in temperatures.items()
+        "kinetic" if has_one_part else f"kinetic of {part}": Estimate(value / tau, error / tau)
+        for part, (value, error, _) in temperatures.items()
     }
 
 
@@ -326,6 +326,17 @@ class _RandomWalk:
         g/(nβ), the precision of the localisation in the units of the mean loss.
     start_loss
         L(θ0) over all examples.
+
+    Attributes
+    ----------
+    moving, centre
+        Parameters that move, stacked over chains; and their θ0, with one chain.
+    size
+        Number N of parameters that have a gradient.
+    losses, virials
+        For each draw L(θ) - L(θ0) on the examples of the step, and (θ - θ0)·∇U/N, both (chains,).
+    coarseness
+        Largest h²k/4 so far, k the curvature between two draws; NaN where it is not known.
     """
 
     def __init__(self, chains: Chains, loss: Loss, pull: float, start_loss: float) -> None:
@@ -333,13 +344,28 @@ class _RandomWalk:
         self.moving = [p for p in chains.parameters() if p.requires_grad]
         self.centre = [p.detach()[:1].clone() for p in self.moving]
         self.size = 0
-        self.losses: list[Tensor] = []  # L(θ) - L(θ0) of each step, (chains,)
-        self.virials: list[Tensor] = []  # (θ - θ0)·∇U/N of each step, (chains,)
+        self.losses: list[Tensor] = []
+        self.virials: list[Tensor] = []
         self.coarseness = math.nan
         self._previous: list[tuple[Tensor, Tensor]] = []  # parameters and gradients of the last draw
 
     def run(self, optimizer: Optimizer, batches: _Batches, burn_in: int, draws: int) -> None:
-        """Make all steps, and keep the traces of those after the burn-in."""
+        """Make all steps, and keep the traces of the draws after the burn-in.
+
+        Parameters
+        ----------
+        optimizer
+            Optimiser of the chains.
+        batches
+            Examples of each step.
+        burn_in, draws
+            Numbers of steps.
+
+        Raises
+        ------
+        RuntimeError
+            If a chain diverges.
+        """
         steps = burn_in + draws
         for step, (x, y) in zip(range(steps), batches, strict=False):
             if step == burn_in and isinstance(optimizer, Partitioned):
@@ -351,13 +377,21 @@ class _RandomWalk:
                 _check_alive(self.chains, step)
 
     def step(self, optimizer: Optimizer, x: Tensor, y: Tensor, separate: bool) -> None:
-        """Make a step, and record the chains as they are at its first gradient.
+        """Make a step, and record losses, virials and curvature at its first gradient.
 
-        With `separate` batches, inputs and targets are (chains, examples, ...).
+        Parameters
+        ----------
+        optimizer
+            Optimiser of the chains.
+        x, y
+            Inputs and targets: (chains, examples, ...) with separate batches, otherwise (examples, ...).
+        separate
+            True if each chain has its own batch.
         """
         recorded = False
 
         def closure() -> Tensor:
+            """Compute the gradient of U = L + pull/2 |θ - θ0|² of each chain, and return U, (chains,)."""
             nonlocal recorded
             optimizer.zero_grad()
             outputs = self.chains(x, each=separate)
@@ -378,7 +412,15 @@ class _RandomWalk:
         optimizer.step(closure)  # type: ignore[arg-type]
 
     def _record(self, losses: Tensor, offsets: list[Tensor]) -> None:
-        """Record losses above that of θ0, (chains,), and the virials of the offsets from θ0."""
+        """Record losses and virials, and count the parameters that have a gradient.
+
+        Parameters
+        ----------
+        losses
+            L(θ) - L(θ0), (chains,).
+        offsets
+            θ - θ0 of each parameter that moves, stacked over chains.
+        """
         pairs = [
             (offset.detach(), p.grad)
             for offset, p in zip(offsets, self.moving, strict=True)
@@ -390,7 +432,11 @@ class _RandomWalk:
         self.virials.append(products.sum(0) / self.size)
 
     def _record_curvature(self, factor: float) -> None:
-        """Record the largest curvature between the last draw and this one, times `factor`, if it's known."""
+        """Update the coarseness by the curvature between the last draw and this one.
+
+        The curvature of a chain is |∇U(θ') - ∇U(θ)|/|θ' - θ|, and the coarseness is `factor` times the
+        largest one of all. Nothing happens if the factor is not known.
+        """
         if not math.isfinite(factor):
             return
         current = [(p.detach().clone(), p.grad.clone()) for p in self.moving if p.grad is not None]
@@ -437,10 +483,11 @@ class _Batches:
     """Examples that the chains see at each step: all of them, or separate batches (chains, examples, ...)."""
 
     def __init__(self, data: object, batch: object, chains: int, seed: int, device: torch.device) -> None:
+        """Check data and batch size, and move tensors to the device."""
         self.data: Any = data
         self.chains, self.device = chains, device
         self.generator = torch.Generator().manual_seed(seed)
-        self.batch: int | None = None
+        self.batch: int | None = None  # examples drawn for each chain
         self.batches_per_epoch = 0
         self.separate = True
         if is_pair(data):
@@ -462,17 +509,18 @@ class _Batches:
     def measure(self, loss: Callable[[Tensor, Tensor], float]) -> tuple[int, float]:
         """Go through all examples once; return their number and the mean of their losses.
 
-        A loader with all examples in one batch is replaced by its tensors.
+        A loader with all examples in one batch is replaced by its tensors, and complete batches of any other
+        loader are counted. `loss` returns the mean over a batch.
         """
         total, sizes = 0.0, list[int]()
         for x, y in self._chunks():
             total += len(x) * loss(x, y)
             sizes.append(len(x))
-            only_batch = x, y
+            last_batch = x, y
         if not sum(sizes):
             raise ValueError("llc: the loader has no batches")
         if len(sizes) == 1 and not is_pair(self.data):
-            self.data, self.separate = only_batch, False
+            self.data, self.separate = last_batch, False
         self.batches_per_epoch = sizes.count(sizes[0])
         return sum(sizes), total / sum(sizes)
 
@@ -503,7 +551,10 @@ class _Batches:
             yield x[rows.to(self.device)], y[rows.to(self.device)]
 
     def _batches_in_turn(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield complete batches of the loader, one for each chain, over epochs without end."""
+        """Yield complete batches of the loader, one for each chain, over epochs without end.
+
+        Inputs and targets are (chains, examples, ...). Batches shorter than the first are left out.
+        """
         waiting: list[tuple[Tensor, Tensor]] = []
         size = step = 0
         while True:
@@ -513,6 +564,7 @@ class _Batches:
                     waiting.append((x, y))
                 if len(waiting) < self.chains:
                     continue
+
                 turns = assign_turns(step, self.chains, self.batches_per_epoch)
                 yield (
                     torch.stack([waiting[turn][0] for turn in turns]),
@@ -559,7 +611,18 @@ def _restrict_parameters(model: nn.Module, only: Mapping[str, Tensor | bool] | N
 
 
 def _apply_masks(model: nn.Module, only: Mapping[str, Tensor | bool]) -> None:
-    """Let only the masked elements of a module's parameters move, in place."""
+    """Let only the masked elements of a module's parameters move, in place.
+
+    A parameter without a mask is frozen. One that moves in part becomes a parametrised tensor, whose
+    parameter is the vector of the elements that move; it must not be shared between layers.
+
+    Parameters
+    ----------
+    model
+        The module, which is changed.
+    only
+        Masks by the names of parameters, of bool and of the parameter's shape; True for all elements.
+    """
     if not isinstance(only, Mapping):
         raise TypeError(f"llc: only must be a dict of masks by the names of parameters, got {shown(only)}")
     parameters = dict(model.named_parameters())
@@ -567,13 +630,14 @@ def _apply_masks(model: nn.Module, only: Mapping[str, Tensor | bool]) -> None:
         raise ValueError(
             f"llc: only has {', '.join(map(repr, unknown))}; the parameters are {', '.join(parameters)}"
         )
-    uses = [id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False)]
+
+    occurrences = [id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False)]
     for name, parameter in parameters.items():
         mask = _checked_mask(name, only.get(name, False), parameter)
         parameter.requires_grad_(bool(mask.any()))
         if bool(mask.all()) or not bool(mask.any()):
             continue
-        if uses.count(id(parameter)) > 1:
+        if occurrences.count(id(parameter)) > 1:
             raise ValueError(f"llc: {name!r} is shared between layers and moves as a whole: give it True")
         owner, _, attribute = name.rpartition(".")
         rule = _MaskedTensor(parameter, mask)
@@ -581,7 +645,17 @@ def _apply_masks(model: nn.Module, only: Mapping[str, Tensor | bool]) -> None:
 
 
 def _checked_mask(name: str, mask: object, parameter: Tensor) -> Tensor:
-    """Return the mask of a parameter as a tensor of bool of its shape; refuse any other."""
+    """Return a mask as a tensor of bool on the device of the parameter.
+
+    Parameters
+    ----------
+    name
+        Name of the parameter, for messages.
+    mask
+        A tensor of bool of the parameter's shape; or True or False for all elements.
+    parameter
+        The parameter.
+    """
     if isinstance(mask, bool):
         return torch.full_like(parameter, mask, dtype=torch.bool)
     if not isinstance(mask, Tensor):
@@ -618,7 +692,10 @@ def _check_alive(chains: Chains, step: int) -> None:
 
 
 def _warn_of_problems(result: LearningCoefficient) -> None:
-    """Warn if the steps were too coarse, or the sampler was not at its temperature."""
+    """Warn if the steps were too coarse, or if the sampler was not at its temperature.
+
+    Both make the coefficient wrong; the warnings have the remedies.
+    """
     if result.coarseness > COARSENESS_LIMIT:
         warnings.warn(
             f"h²k/4 was {result.coarseness:.2g}, and steps are unstable from 1 on: choose a smaller lr, "
@@ -629,6 +706,7 @@ def _warn_of_problems(result: LearningCoefficient) -> None:
         )
     if not result.off:
         return
+
     ratios = ", ".join(f"{name} {_ratio_text(result.temperatures[name])}" for name in result.off)
     batches = "larger batches, " if result.batches else ""
     remedy = f"{batches}a smaller lr or a longer burn_in bring it closer"

@@ -46,9 +46,9 @@ from heatbath.diagnostics.drift import FALSE_ALARMS, SETTLED, DriftWarning, Watc
 from heatbath.diagnostics.statistics import BlockAverage, Estimate
 from heatbath.models.likelihood import COST, FEWEST
 from heatbath.reference import random
-from heatbath.torch.data import CHUNK_SIZE, prepare_inputs
+from heatbath.torch.data import CHUNK_SIZE, is_pair, prepare_inputs
 from heatbath.torch.optim.optimizer import Partitioned
-from heatbath.torch.optim.param_groups import group_of_chain, values_of
+from heatbath.torch.optim.param_groups import ParamGroup, group_of_chain, values_of
 from heatbath.torch.optim.temperature import labels
 from heatbath.torch.prediction.batchnorm import evaluation_mode
 from heatbath.torch.prediction.states import check_module, is_chains, select_tensors, single_module
@@ -60,7 +60,7 @@ Loss = Callable[[Any, Tensor], Tensor]
 
 
 class Learned(NamedTuple):
-    """What came of a batch.
+    """Result of learning a batch.
 
     Attributes
     ----------
@@ -97,20 +97,28 @@ class Window:
         self.tensors: tuple[Tensor, ...] = ()
 
     def add(self, *batch: Tensor) -> None:
-        """Append examples, given as tensors of equal length; the oldest are dropped if there are too many."""
+        """Append examples; the oldest are dropped if there are more than `capacity`.
+
+        Parameters
+        ----------
+        *batch
+            Inputs and targets, tensors of equal length. Type and shape must be those of the examples before.
+        """
         batch = tuple(tensor.detach()[-self.capacity :] for tensor in batch)
         self._check_types(batch)
         size = len(batch[0])
         self._grow(self.count + size, batch)
+
         room = len(self.tensors[0])
         rows = (self.first + self.count + torch.arange(size)) % room
         for storage, values in zip(self.tensors, batch, strict=True):
             storage[rows.to(storage.device)] = values
+
         dropped = max(0, self.count + size - self.capacity)
         self.first, self.count = (self.first + dropped) % room, self.count + size - dropped
 
     def _check_types(self, batch: tuple[Tensor, ...]) -> None:
-        """Refuse examples whose type or shape differs from those that are kept."""
+        """Refuse examples whose type or shape differs from that of the kept ones."""
         for storage, values in zip(self.tensors, batch, strict=False):
             if (storage.dtype, storage.shape[1:]) != (values.dtype, values.shape[1:]):
                 raise ValueError(
@@ -229,6 +237,7 @@ class Stream:
         false_alarms: float = FALSE_ALARMS,
         samples: int = 0,
     ) -> None:
+        """Check the arguments, and start with no examples and with a watch for each series."""
         check_module(model)
         if not isinstance(optimizer, Optimizer) or not callable(loss):
             raise TypeError(
@@ -241,8 +250,9 @@ class Stream:
         self.steps = whole("Stream: steps", steps, low=1)
         self.forget = bool(forget)
         self.samples: deque[dict[str, Tensor]] = deque(maxlen=whole("Stream: samples", samples, low=0))
+
         self.seen, self.batches, self.n = 0, 0, 0
-        self._diverged: set[int] = set()  # chains of which a warning was given
+        self._diverged: set[int] = set()  # chains that a warning has named
         self._steps_made, self._step_of_draw = 0, 0  # steps so far, and at the last draw of the noise
         self._losses = BlockAverage()
         self._sizes: deque[int] = deque(maxlen=MOST_BATCHES)  # of the batches that count
@@ -252,6 +262,7 @@ class Stream:
                 "Stream: a noise that is sampled needs the residuals of all examples that count: give the "
                 "posterior noise= a number, or the stream a window and another batch than 'fresh'"
             )
+
         groups = self._groups
         adaptive = [(i, label) for i, label in enumerate(labels(groups)) if "xi" in groups[i]]
         bound = false_alarms * (1 + len(adaptive))  # because each series may raise a false alarm
@@ -270,8 +281,8 @@ class Stream:
         return self._losses.estimate()
 
     @property
-    def _groups(self) -> list[Any]:
-        """Groups of an optimiser of heatbath; [] for any other."""
+    def _groups(self) -> list[ParamGroup]:
+        """The groups of an optimiser of heatbath; [] for any other."""
         return self.optimizer.param_groups if isinstance(self.optimizer, Partitioned) else []
 
     @property
@@ -281,12 +292,12 @@ class Stream:
 
     @property
     def _watches(self) -> list[Watch]:
-        """Watches of the loss and of the frictions."""
+        """The watches of the loss and of the frictions, in the order of a saved state."""
         return [self._watch, *self._frictions.values()]
 
     # Learning
 
-    def learn(self, x: Any, y: Any) -> Learned:
+    def learn(self, x: object, y: object) -> Learned:
         """Compute the loss of a batch, and then learn the batch.
 
         Parameters
@@ -317,24 +328,28 @@ class Stream:
             raise KeyboardInterrupt
         return learned
 
-    def _checked_examples(self, x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    def _checked_examples(self, x: object, y: object) -> tuple[Tensor, Tensor]:
         """Return inputs and targets as tensors on the device of the model."""
-        inputs, targets = prepare_inputs(self.model, x), prepare_inputs(self.model, y)
-        if not all(
-            isinstance(tensor, Tensor) and tensor.ndim and len(tensor) for tensor in (inputs, targets)
-        ):
+        pair = prepare_inputs(self.model, x), prepare_inputs(self.model, y)
+        if not is_pair(pair) or not all(map(len, pair)):
             raise TypeError(f"learn needs inputs and targets of some examples, got {shown(x)} and {shown(y)}")
+        inputs, targets = pair
         if len(inputs) != len(targets):
             raise ValueError(f"there are {len(inputs)} inputs and {len(targets)} targets in a batch")
         return inputs, targets
 
     def _learn(self, x: Tensor, y: Tensor) -> Learned:
-        """Learn checked examples."""
+        """Learn checked examples: measure their loss, make the steps, and look for a drift.
+
+        After a drift, examples and samples from before it are forgotten if that is wanted. Otherwise the
+        state of the model is added to the samples.
+        """
         loss = self._loss_before_learning(x, y)
         growth = self._add_examples(x, y)
         for _ in range(self.steps):
             self._step(x, y)
         self._draw_noise()
+
         self._losses.add(loss)
         drift = self._find_drift(loss, growth)
         if drift is not None and self.forget:
@@ -357,29 +372,38 @@ class Stream:
         return self._loss(self.model(x), y)
 
     def _loss_before_learning(self, x: Tensor, y: Tensor) -> float:
-        """Return the loss, the mean over the chains that are finite; refuse a batch without finite loss."""
+        """Return the loss of a batch in evaluation mode, the mean over the chains where it is finite.
+
+        A warning names chains that have diverged since the last batch.
+
+        Raises
+        ------
+        ValueError
+            If the loss is not one number for each chain, or is finite for none of them.
+        """
         with torch.no_grad(), self._evaluating():
             losses = self._compute_losses(x, y).double().flatten()
-        alive = losses.isfinite()
-        finite = losses[alive]
         if len(losses) != (self.model.count if is_chains(self.model) else 1):
             raise ValueError(
                 f"the loss must be one number, the mean over the batch; got {len(losses)} numbers"
             )
-        if not len(finite):
+
+        alive = losses.isfinite()
+        if not alive.any():
             broken = [name for name, p in self.model.named_parameters() if not p.isfinite().all()]
             cause = "check the data"
             if broken:
                 cause = f"{', '.join(broken[:3])} of the model are not finite either: it has diverged"
             raise ValueError(f"the loss of a batch is not finite, and nothing was learned of it; {cause}")
+
         if new := set((~alive).nonzero().flatten().tolist()) - self._diverged:
             self._diverged |= new
-            text = ", ".join(map(str, sorted(new)))
-            warn(f"chains {text} diverged by batch {self.batches}, and the others continue", DivergedWarning)
-        return float(finite.mean())
+            names = ", ".join(map(str, sorted(new)))
+            warn(f"chains {names} diverged by batch {self.batches}, and the others continue", DivergedWarning)
+        return float(losses[alive].mean())
 
     def _add_examples(self, x: Tensor, y: Tensor) -> float:
-        """Count a batch, keep it if there is a window, and return by which share of itself n has grown."""
+        """Count a batch and keep it if there is a window; return |change of n|/n."""
         previous, size = self.n, len(x)
         if self._recent is not None:
             self._recent.add(x, y)
@@ -397,11 +421,16 @@ class Stream:
             self.optimizer.set_examples(self.n)
 
     def _step(self, x: Tensor, y: Tensor) -> None:
-        """Make a step, with the batch that just arrived or with examples from the window."""
+        """Make a step of the optimiser.
+
+        It has examples from the window. Without a window it has those that just arrived, inputs x and targets
+        y.
+        """
         if self._recent is not None:
             x, y = self._draw_examples(self._recent, len(x))
 
         def closure() -> Tensor:
+            """Compute gradients, and return the loss; for chains that of each."""
             self.optimizer.zero_grad()
             losses = self._compute_losses(x, y)
             torch.autograd.backward(losses.sum())  # the sum: each chain has the gradient of its own loss
@@ -427,14 +456,20 @@ class Stream:
         return self.batch if isinstance(self.batch, int) else arrived
 
     def _draw_noise(self) -> None:
-        """Draw the noise of the data, if it is sampled and a draw is due."""
+        """Draw the noise of the data from all kept residuals, if it is sampled and a draw is due.
+
+        Draws are so rare that they cost a small share of the work of the steps.
+        """
         window = self._recent
         if window is None or not self._samples_noise:
             return
         assert isinstance(self.optimizer, Partitioned)
         size = self._step_size(window, self._sizes[-1])
-        if self._steps_made - self._step_of_draw < max(FEWEST, COST * window.count / (3 * size)):
+        passes_per_step = 3  # a forward pass, and a backward pass that takes twice as long
+        spacing = max(FEWEST, COST * window.count / (passes_per_step * size))
+        if self._steps_made - self._step_of_draw < spacing:
             return
+
         self._step_of_draw = self._steps_made
         with torch.no_grad(), self._evaluating():
             chunks = (window.rows(indices) for indices in torch.split(torch.arange(window.count), CHUNK_SIZE))
@@ -443,7 +478,16 @@ class Stream:
     # Drift
 
     def _find_drift(self, loss: float, growth: float) -> DriftWarning | None:
-        """Return the drift that shows in the loss or in a friction, after adding them to their watches."""
+        """Add the loss and the frictions to their watches; return the first drift that one reports, or None.
+
+        Parameters
+        ----------
+        loss
+            Loss of the batch before it was learned.
+        growth
+            Share by which n has just grown. While n grows the temperature falls, and frictions change without
+            a drift.
+        """
         if self._watch.false_alarms == math.inf:
             return None
         drifts = [self._watch.add(loss)]
@@ -451,6 +495,7 @@ class Stream:
             noise = gradient_noise(self.optimizer, index)
             if growth < SETTLED and noise is not None:
                 drifts.append(watch.add(noise))
+
         drift = next(filter(None, drifts), None)
         if drift is not None:
             for watch in self._watches:
@@ -503,7 +548,7 @@ class Stream:
         ValueError
             If window, batch or optimiser are different.
         """
-        rows, sizes = state_dict["window"], state_dict["sizes"]
+        rows = state_dict["window"]  # inputs and targets, or []
         n = state_dict["counts"][2]
         has_other_watches = len(state_dict["watches"]) != len(self._watches)
         has_other_window = n > (self.window or math.inf) or (n and bool(rows) != (self._recent is not None))
@@ -512,10 +557,11 @@ class Stream:
                 "this is the state of a stream with another window, batch or optimiser: make the stream with "
                 "the arguments that it had"
             )
+
         self.model.load_state_dict(state_dict["model"])
         self.optimizer.load_state_dict(state_dict["optimizer"])
         self.seen, self.batches, self.n, self._steps_made, self._step_of_draw = state_dict["counts"]
-        self._sizes = deque(sizes, MOST_BATCHES)
+        self._sizes = deque(state_dict["sizes"], MOST_BATCHES)
         self._losses.load_state_dict(state_dict["losses"])
         for watch, state in zip(self._watches, state_dict["watches"], strict=True):
             watch.load_state_dict(state)
@@ -527,11 +573,18 @@ class Stream:
 
 
 def _checked_batch(batch: object, window: int | None) -> int | str | None:
-    """Return the batch option of a stream with this window; refuse what doesn't go with it."""
-    if isinstance(batch, str) or batch is None:
-        if batch not in (None, "all", "fresh"):
-            raise ValueError(f"Stream: batch must be a number, 'all', 'fresh' or None, got {shown(batch)}")
-    else:
+    """Return the `batch` of a stream: a number, "all", "fresh" or None; "fresh" without a window.
+
+    Parameters
+    ----------
+    batch
+        The user's choice, which is checked.
+    window
+        Number of examples that are kept; None if none are.
+    """
+    if isinstance(batch, str) and batch not in ("all", "fresh"):
+        raise ValueError(f"Stream: batch must be a number, 'all', 'fresh' or None, got {shown(batch)}")
+    if batch is not None and not isinstance(batch, str):
         batch = whole("Stream: batch", batch, low=1)
     if window is not None:
         return batch
@@ -558,8 +611,9 @@ def gradient_noise(optimizer: Optimizer, index: int) -> float | None:
         The mean over the chains for which it is finite; None if there are none, or the method doesn't tell.
     """
     assert isinstance(optimizer, Partitioned)
-    group, variances = optimizer.param_groups[index], []
-    method = optimizer._method_of_last_step(index)  # of the last step: its choices count
+    group = optimizer.param_groups[index]
+    method = optimizer._method_of_last_step(index)  # its choices may have changed since
+    variances = []
     for chain in range(group["chains"] or 1):
         values = values_of(group_of_chain(group, chain))
         variance = method.gradient_noise(values, float(values["lr"]), float(np.mean(values["xi"])))

@@ -10,42 +10,24 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
-from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import heatbath as hb
 import heatbath.torch as ht
 from heatbath.diagnostics import statistics
-from heatbath.evaluation import metrics
 from heatbath.torch.sampling import sampler as home
 from heatbath.torch.sampling.batches import ChainBatches
 from heatbath.torch.sampling.report import Report
 from heatbath.torch.sampling.trajectory import Trajectory
-
-QUIET = pytest.mark.filterwarnings(
-    "ignore::heatbath.torch.NotConvergedWarning", "ignore::heatbath._internal.warnings.OffTemperatureWarning"
-)  # of runs that are short on purpose
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def class_examples(n=40):
-    x = torch.randn(n, 2, generator=generator())
-    return x, (x[:, 0] + 0.5 * torch.randn(n, generator=generator(1)) > 0).long()
-
-
-def make_network(outputs=2):
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.Tanh(), torch.nn.Linear(5, outputs))
-
-
-def regression_examples(n=60):
-    x = torch.randn(n, 2, dtype=torch.float64, generator=generator())
-    noise = 0.5 * torch.randn(n, 1, dtype=torch.float64, generator=generator(1))
-    return x, x @ torch.tensor([[1.0], [-0.5]], dtype=torch.float64) + 0.3 + noise
+from tests.torch.sampling.models import (
+    QUIET,
+    class_examples,
+    generator,
+    make_network,
+    make_sampler,
+    regression_examples,
+)
 
 
 def least_squares_model(x, y):
@@ -68,12 +50,6 @@ def have_same_states(some, others):
             strict=True,
         )
     )
-
-
-def make_sampler(data=None, model=None, loss="cross_entropy", **options):
-    options = {"chains": 2, "lr": 0.1, "samples": 8, "seed": 1} | options
-    data = class_examples() if data is None else data
-    return ht.Sampler(make_network() if model is None else model, loss, data, **options)
 
 
 # The law
@@ -424,39 +400,6 @@ def test_samplers_of_unusual_modules_continue_from_a_file_with_the_same_bits(mak
     assert have_same_states(sampler.run(steps=9), loaded.run(steps=9))
 
 
-@QUIET
-def test_files_are_safetensors_and_an_altered_file_is_refused(tmp_path):
-    from safetensors.torch import load_file
-
-    path, bad = tmp_path / "sampler.safetensors", tmp_path / "bad.safetensors"
-    make_sampler().run(steps=3).save(path)
-    assert load_file(path)["single/0.weight"].shape == (5, 2)
-    content = path.read_bytes()
-    size = int.from_bytes(content[:8], "little")
-    places = [
-        0,
-        9,
-        8 + content[8 : 8 + size].index(b"sha256") + 12,
-        8 + content[8:].index(b"gradients"),
-        size + 8,
-    ]
-    for place in [*places, len(content) - 1]:
-        bad.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        with pytest.raises(ValueError, match=r"bad.safetensors is (damaged|not a file of a sampler)"):
-            ht.Sampler.load(bad, make_network())
-    for kept in (0, 5, size, len(content) - 3):
-        bad.write_bytes(content[:kept])
-        with pytest.raises(ValueError, match="not a file of a sampler"):
-            ht.Sampler.load(bad, make_network())
-    torch.save({"a": 1}, bad)
-    with pytest.raises(ValueError, match="not a file of a sampler"):
-        ht.Sampler.load(bad, make_network())
-    with pytest.raises(ValueError, match="not a sampler of this model"):
-        ht.Sampler.load(path, torch.nn.Linear(2, 2))
-    with pytest.raises(OSError, match="cannot be read"):
-        ht.Sampler.load(tmp_path / "nothing", make_network())
-
-
 # What is found, and what is said
 
 
@@ -557,53 +500,6 @@ def test_the_noise_is_averaged_over_chains_that_are_alive(monkeypatch):
 
 
 @QUIET
-@pytest.mark.parametrize("loss", ["cross_entropy", "binary_cross_entropy_with_logits"])
-def test_a_report_has_the_scores_of_scikit_learn(loss):
-    x, y = class_examples(80)
-    binary = loss.startswith("binary")
-    model = make_network(1 if binary else 2)
-    sampler = make_sampler((x, y[:, None] if binary else y), model, loss).run(steps=40)
-    report = sampler.report(x, y)
-    with torch.no_grad():
-        alone = model(x).double()
-    alone = torch.cat([-alone, alone], dim=1).mul(0.5).softmax(1) if binary else alone.softmax(1)
-    together = sampler.predict(x).mean
-    together = torch.cat([1 - together, together], dim=1) if binary else together
-    for found, p in ((report.averaged, together.numpy()), (report.single, alone.numpy())):
-        assert found["log_loss"].value == pytest.approx(log_loss(y, p))
-        assert found["accuracy"].value == pytest.approx(accuracy_score(y, p.argmax(axis=1)))
-        times = 1 if binary else 2
-        assert found["brier"].value == pytest.approx(times * brier_score_loss(y, p[:, 1]))
-        assert found["calibration_error"].value == pytest.approx(metrics.calibration_error(p, y))
-        assert found["accuracy"].low < found["accuracy"].value < found["accuracy"].high
-    gap = report.averaged["log_loss"].value - report.single["log_loss"].value
-    assert report.difference.value == pytest.approx(gap)
-    assert "calibration error" in repr(report)
-    legend = [text.get_text() for text in report.plot().get_legend().get_texts()]
-    assert [text.partition(" (")[0] for text in legend] == ["averaged", "single"]
-    loader = DataLoader(TensorDataset(x, y), 30)
-    assert repr(sampler.report(loader)) == repr(report)
-
-
-@QUIET
-def test_a_report_warns_if_the_average_is_worse_than_the_single_network():
-    x, y = class_examples(200)
-    model = make_network()
-    fit = torch.optim.Adam(model.parameters(), 0.05)
-    for _ in range(100):
-        fit.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        fit.step()
-    hot = make_sampler((x, y), model, temperature=100.0, lr=0.4).run(steps=60)
-    with pytest.warns(ht.WorseThanSingleWarning, match="temperature=0.1"):
-        report = hot.report(x, y)
-    assert report.difference.low > 0
-    assert "worse" in repr(report)
-    cold = make_sampler((x, y), model, temperature=1e-4).run(steps=20)
-    assert abs(cold.report(x, y).difference.value) < 0.01  # and does not warn
-
-
-@QUIET
 def test_sampling_is_in_evaluation_mode_and_leaves_the_module_alone():
     torch.manual_seed(0)
     model = torch.nn.Sequential(
@@ -622,57 +518,3 @@ def test_sampling_is_in_evaluation_mode_and_leaves_the_module_alone():
             assert not torch.equal(own["0.weight"], before["0.weight"])
     x = class_examples()[0]
     assert torch.equal(sampler.predict(x).mean, sampler.predict(x).mean)
-
-
-def test_an_error_names_all_wrong_arguments():
-    x, y = class_examples()
-    with pytest.raises(
-        ValueError, match=r"model must be.*loss must be.*data must be.*chains must.*lr, unless"
-    ):
-        ht.Sampler(F.relu, "hinge", x, chains=0, lr=-1.0)
-    frozen = make_network().requires_grad_(False)
-    with pytest.raises(ValueError, match=r"no parameter.*task, which a loss function needs.*as many targets"):
-        ht.Sampler(frozen, F.cross_entropy, (x, y[:3]))
-    with pytest.raises(ValueError, match=r"one of them, or none.*steps must be.*progress must be"):
-        make_sampler().run(steps=0, seconds=3.0, progress=3)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "match"),
-    [
-        ({"task": "binary"}, "the task of cross_entropy is 'classes'"),
-        ({"loss": F.mse_loss, "task": "sums"}, "task, which a loss function needs, must be one of"),
-        ({"data": [(class_examples())], "batch": 3}, "batch applies to tensors"),
-        ({"data": []}, "no batches"),
-        ({"batch": 0}, "batch must be"),
-        ({"gamma": 0.0}, "gamma must be"),
-        ({"temperature": 0.0}, "temperature must be"),
-        ({"samples": 2}, "samples must be"),
-        ({"seed": -1}, "seed must be"),
-        ({"prior": -1.0}, "prior"),
-        ({"noise": 0.1}, "noise is for mse_loss"),
-        ({"model": make_network(1)}, "'classes' needs an output for each class"),
-        ({"model": torch.nn.Linear(3, 2)}, "does not take inputs"),
-        ({"data": (class_examples()[0], class_examples()[1] + 5)}, "whole numbers from 0 to 1"),
-        ({"loss": "mse_loss"}, "targets of the shape of the outputs"),
-        ({"loss": lambda f, y: f, "task": "classes"}, "one number for a batch"),
-    ],
-)
-def test_arguments_that_do_not_fit_together_are_refused(wrong, match):
-    with pytest.raises(ValueError, match=match):
-        make_sampler(**wrong)
-
-
-@QUIET
-def test_a_report_refuses_targets_that_do_not_fit():
-    x, y = class_examples()
-    sampler = make_sampler()
-    with pytest.raises(ValueError, match="no samples yet"):
-        sampler.predict(x)
-    sampler.run(steps=5)
-    with pytest.raises(ValueError, match="targets are needed"):
-        sampler.report(x)
-    with pytest.raises(ValueError, match="as many targets as inputs"):
-        sampler.report(x, y[:3])
-    with pytest.raises(ValueError, match="indices of classes"):
-        sampler.report(x, y + 7)

@@ -108,11 +108,6 @@ def test_temperatures_are_in_units_of_the_present_temperature():
     np.testing.assert_allclose(ratios[1][:, 1], ratios[0][:, 1] / 4, rtol=1e-6)  # θ has not moved between
 
 
-def test_the_posterior_is_made_once():
-    settings = make_sampler().settings
-    assert settings.posterior is settings.posterior
-
-
 def test_temperatures_of_dropped_samples_are_merged_into_the_next_sample():
     records = {
         step: SampleRecord(np.zeros(1), np.full((1, 2, 1), float(step)), np.zeros(1)) for step in range(1, 8)
@@ -142,7 +137,7 @@ def test_sums_of_infinite_terms_are_nan():
 
 
 def count_calls(steps):
-    """Return the Python calls inside heatbath of a run with so many steps."""
+    """Return the number of Python calls inside heatbath in a run of this many steps."""
     root, count = str(Path(heatbath.__file__).parent), 0
 
     def profile(frame, event, _):
@@ -159,8 +154,8 @@ def count_calls(steps):
 
 
 def test_steps_repeat_no_work():
-    """Once 437 calls per step and 16,500 of set-up, because everything was checked again at every step."""
+    """110 calls per step and 3,300 of set-up; there were 437 and 16,500 when each step checked everything."""
     count_calls(100)  # imports and compilation
     first, second = count_calls(100), count_calls(200)
-    assert second - first < 170 * 100
-    assert 2 * first - second < 7000
+    assert second - first < 125 * 100
+    assert 2 * first - second < 4000

@@ -15,7 +15,6 @@ import heatbath.torch as ht
 from heatbath.evaluation import metrics
 from heatbath.torch import data as loaders
 from heatbath.torch.tuning import tune
-from heatbath.torch.tuning.search_space import SEARCHED as tuning_ranges
 from heatbath.tuning import halving
 from heatbath.tuning.halving import Rung
 from heatbath.tuning.trials import Trial
@@ -384,23 +383,6 @@ NONE = "there are no validation data"
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"methods": "AdLalaLa"}, "no method 'AdLalaLa' to tune; accepted: adlala, lol, lala"),
-        ({"methods": []}, "at least one method is needed"),
-        ({"methods": [3]}, "a method to tune is an optimiser of heatbath.torch.*got 3"),
-        ({"methods": ["LOL", ht.LOL]}, "several LOL"),
-        ({"methods": hb.LOL}, "heatbath.LOL is no optimiser: choose heatbath.torch.LOL"),
-        ({"methods": hb.Adam}, "heatbath.Adam is no optimiser: choose heatbath.torch.Adam"),
-        ({"methods": {"LOL": {"h": hb.between(0.1, 0.2)}}}, "'h'; accepted arguments: model, lr, gamma"),
-        ({"methods": {"LOL": 3}}, "LOL: a dict of keyword arguments is needed, got 3"),
-        ({"methods": {"LOL": {"lr": hb.between(-1, 0.2)}}}, "lr must be >= 0 and finite, got -1"),
-        ({"methods": {"LOL": {"tau": "hot"}}}, "tau must be a number"),
-        ({"methods": {"LOL": {"seed": 3}}}, "seed cannot be given here"),
-        ({"methods": {"Adam": {"beta1": hb.between(0.5, 1.5)}}}, "beta1 must be .* got 1.5"),
-        ({"methods": {(lambda model: 3): {}}}, "must make a torch optimiser, and made 3"),
-        (
-            {"methods": {"Langevin": {"tau": hb.schedules.SimulatedTempering((1e-4, 1e-3))}}},
-            "simulated tempering",
-        ),
         ({"validation": 0}, f"{NONE}: a share between 0 and 1 of 120 examples"),
         ({"validation": 1.5}, f"{NONE}.*got validation=1.5"),
         ({"validation": None}, f"{NONE}.*got NoneType"),
@@ -456,7 +438,6 @@ def single():
             "not finite for inputs .*, and some of these are not",
         ),
         ({"make_model": lambda: network().bfloat16()}, "does not take inputs .* of float32"),
-        ({"make_model": lambda: nn.Flatten(0), "methods": "Adam"}, "an empty parameter list"),
         (
             {"data": (TENSORS[0], TENSORS[1][:, None])},
             r"shape \(96,\), got .* \(96, 1\) of int64: give y\[:, 0",
@@ -491,14 +472,6 @@ def single():
         (
             {"data": (TENSORS[0], torch.cat([TENSORS[1][:-1], torch.tensor([5])])), "validation": TENSORS},
             "whole numbers from 0 to 2, got values from 0 to 5",
-        ),
-        (
-            {"methods": {"AdLaLa": {"friction": hb.between(0.1, 0.2)}}},
-            r"friction must be one of .* \(searched: ",
-        ),
-        (
-            {"methods": {"LOL": {"word": hb.between(0.1, 0.2)}}},
-            r"word is .*searched: .*word=between\(0.1, 0.2\)",
         ),
         ({"loss": lambda outputs: outputs.mean()}, "the loss does not take .*positional argument"),
         ({"validation": (TENSORS[0].double(), TENSORS[1])}, "does not take inputs .* of float64"),
@@ -566,17 +539,6 @@ def test_optimisers_of_torch_can_be_tuned():
     model = network()
     made = eval(found.code(), {"SGD": torch.optim.SGD, "model": model})
     assert (made.defaults["lr"], made.defaults["momentum"]) == (found.arguments["SGD"]["lr"], 0.5)
-
-
-def test_with_a_posterior_the_temperature_is_not_searched():
-    posterior = ht.LossPosterior("cross_entropy", n=96)
-    for name, searched in (("LaLa", {"lr", "gamma"}), ("LOL", {"lr", "gamma"}), ("AdLaLa", None)):
-        found = ht.tune(network, TENSORS, {name: {"posterior": posterior}}, steps=8, candidates=2)
-        expected = set(tuning_ranges[name]) if searched is None else searched
-        assert set(found.arguments[name]) == expected
-    given = {"LaLa": {"posterior": posterior, "tau": hb.between(1e-5, 1e-3)}}
-    with pytest.raises(ValueError, match="the posterior sets tau, so leave it out"):
-        ht.tune(network, TENSORS, given, steps=8, candidates=2)
 
 
 def test_arguments_of_the_wrong_kind_are_refused():

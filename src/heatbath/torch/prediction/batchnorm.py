@@ -8,9 +8,9 @@ its own statistics need one more pass over training data.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heatbath._internal.warnings import StaleStatisticsWarning
 from heatbath.torch.data import iterate_inputs
@@ -33,7 +33,7 @@ def find_norms(model: nn.Module) -> dict[str, _NormBase]:
     }
 
 
-def renew_statistics(model: nn.Module, batches: Any) -> None:
+def renew_statistics(model: nn.Module, batches: object) -> None:
     """Recompute the batch-norm statistics of a model for its present parameters, in place.
 
     Means and variances are averaged over the batches, as in `torch.optim.swa_utils.update_bn`. Unlike there,
@@ -68,7 +68,7 @@ def renew_statistics(model: nn.Module, batches: Any) -> None:
         return
     previous = copy_statistics(model)
     momenta = {name: norm.momentum for name, norm in norms.items()}
-    count = 0
+    count = 0  # of batches
     try:
         with evaluation_mode(model), torch.no_grad():
             for norm in norms.values():
@@ -101,12 +101,12 @@ def copy_statistics(model: nn.Module) -> dict[str, Tensor]:
 
 def has_training_norms(model: nn.Module) -> bool:
     """Return whether some norm changes its running statistics at every forward pass."""
-    return any(norm.training for norm in find_norms(model).values())
+    return any([norm.training for norm in find_norms(model).values()])
 
 
-def warn_of_stale_statistics(model: nn.Module, samples: Any) -> None:
+def warn_of_stale_statistics(model: nn.Module, samples: object) -> None:
     """Warn if samples were taken in training mode and their batch-norm statistics were not renewed."""
-    if stale := getattr(samples, "stale", []):
+    if isinstance(samples, Sized) and (stale := getattr(samples, "stale", [])):
         warnings.warn(
             f"{len(stale)} of {len(samples)} samples of {type(model).__name__} have batch-norm statistics "
             "that are running means over steps of training, not their own: renew them with training "

@@ -15,6 +15,7 @@ from heatbath.prediction.averages import Average, Prediction
 from heatbath.torch.data import is_loader, iterate_inputs
 from heatbath.torch.prediction.batchnorm import evaluation_mode, warn_of_stale_statistics
 from heatbath.torch.prediction.states import (
+    State,
     check_module,
     is_chains,
     names_text,
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 def predict(
     model: nn.Module,
-    samples: Iterable[Mapping[str, Any]],
-    x: Any,
+    samples: Iterable[State],
+    x: object,
     *,
     task: Task,
     noise: float | None = None,
@@ -96,6 +97,7 @@ def predict(
         raise ValueError(f"noise is for a regression, and this is {task!r}: leave it out")
     variance = None if noise is None else np.array(real("noise", noise, NON_NEGATIVE))
     warn_of_stale_statistics(model, samples)
+
     if is_chains(model):
         samples = _finite_states(model, samples)
     if is_loader(x) and isinstance(samples, Iterator):
@@ -104,13 +106,14 @@ def predict(
     parts = [_predict_batch(module, samples, inputs, task, variance) for inputs in iterate_inputs(module, x)]
     if not parts:
         raise ValueError("the loader has no batches: there is nothing to predict")
+
     prediction = Prediction(*map(_concatenate, zip(*parts, strict=True)))
     if variance is None:
         return prediction
     return prediction._replace(noise=torch.from_numpy(parts[0].noise))  # one for each output, not example
 
 
-def outputs(model: nn.Module, samples: Iterable[Mapping[str, Any]], x: Any, *, task: Task) -> Floats:
+def outputs(model: nn.Module, samples: Iterable[State], x: object, *, task: Task) -> Floats:
     """Return the predictions of each sample of a model by itself.
 
     Parameters
@@ -130,22 +133,36 @@ def outputs(model: nn.Module, samples: Iterable[Mapping[str, Any]], x: Any, *, t
     batches = list(iterate_inputs(module, x))
     if not batches:
         raise ValueError("the loader has no batches: there is nothing to predict")
-    rows = []
+
+    rows = []  # for each sample the predictions of its chains, (chains, examples, ..., outputs)
     for sample in samples:
-        states = model.states(sample) if is_chains(model) else [sample]
-        rows.append(
-            [
-                np.concatenate([_sample_outputs(module, state, batch, task) for batch in batches])
-                for state in states
-            ]
-        )
+        row = []
+        for state in model.states(sample) if is_chains(model) else [sample]:
+            parts = [_sample_outputs(module, state, batch, task) for batch in batches]
+            row.append(np.concatenate(parts))
+        rows.append(np.stack(row))
     if not rows:
         raise ValueError("there are no samples: take some after the burn-in")
-    return np.stack([np.stack(row) for row in rows], axis=1)
+    return np.stack(rows, axis=1)
 
 
-def _finite_states(chains: Chains, samples: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Tensor]]:
-    """Yield the states of single chains in samples of all; leave out those not finite, with a warning."""
+def _finite_states(chains: Chains, samples: Iterable[State]) -> Iterator[dict[str, Tensor]]:
+    """Yield the states of single chains in samples of all chains, without those that are not finite.
+
+    After the last one, a warning tells how many were left out.
+
+    Parameters
+    ----------
+    chains
+        The chains that the samples were taken of.
+    samples
+        States of all chains, stacked.
+
+    Raises
+    ------
+    ValueError
+        At the end, if no state was finite.
+    """
     diverged = finite = 0
     for sample in samples:
         for state, alive in zip(chains.states(sample), chains.alive(sample).tolist(), strict=True):
@@ -154,6 +171,7 @@ def _finite_states(chains: Chains, samples: Iterable[Mapping[str, Any]]) -> Iter
                 yield state
             else:
                 diverged += 1
+
     if diverged and not finite:
         raise ValueError(
             "all chains have diverged: there are no finite samples; choose a smaller stepsize (lr)"
@@ -168,7 +186,7 @@ def _finite_states(chains: Chains, samples: Iterable[Mapping[str, Any]]) -> Iter
 
 
 def _predict_batch(
-    model: nn.Module, samples: Iterable[Mapping[str, Any]], inputs: Any, task: Task, noise: Floats | None
+    model: nn.Module, samples: Iterable[State], inputs: object, task: Task, noise: Floats | None
 ) -> Prediction[Floats]:
     """Average the predictions of samples for one batch; `noise` is a scalar variance."""
     average = Average(task)
@@ -179,14 +197,17 @@ def _predict_batch(
 
 
 def _concatenate(values: tuple[Floats | None, ...]) -> Any:
-    """Return the values of all batches as one tensor; None where there are none."""
+    """Return the values of all batches as one tensor; None where batches have none.
+
+    `values` is one field of the predictions of all batches.
+    """
     import torch
 
     arrays = [value for value in values if value is not None]
     return torch.from_numpy(np.concatenate(arrays)) if arrays else None
 
 
-def _sample_outputs(model: nn.Module, state: Mapping[str, Any], inputs: Any, task: Task) -> Floats:
+def _sample_outputs(model: nn.Module, state: State, inputs: object, task: Task) -> Floats:
     """Return the probabilities, values or rates of a model in a state, in evaluation mode."""
     import torch
 
@@ -196,10 +217,11 @@ def _sample_outputs(model: nn.Module, state: Mapping[str, Any], inputs: Any, tas
         return _decode_output(output, task)
 
 
-def _complete_state(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Tensor]:
+def _complete_state(model: nn.Module, state: State) -> dict[str, Tensor]:
     """Return a copy of every tensor of the model, with the sample's values; refuse a sample of another model.
 
     They are copies, so that a forward pass that changes buffers changes neither the model nor the sample.
+    Buffers that are not in the state keep the values of the model.
     """
     if not isinstance(state, Mapping):
         raise TypeError(
@@ -207,6 +229,29 @@ def _complete_state(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Ten
             f"{shown(state)} of type {type(state).__name__}"
         )
     expected, sampled = select_tensors(model.state_dict(keep_vars=True)), select_tensors(state)
+    _check_names_and_shapes(expected, sampled)
+    buffers = model.named_buffers(remove_duplicate=False)
+    not_persistent = {name: value.clone() for name, value in buffers if name not in expected}
+    return not_persistent | {
+        name: sampled[name].to(value.device, copy=True) for name, value in expected.items()
+    }
+
+
+def _check_names_and_shapes(expected: dict[str, Tensor], sampled: dict[str, Tensor]) -> None:
+    """Refuse a sample of another model.
+
+    Parameters
+    ----------
+    expected
+        Parameters and buffers of the model, by name.
+    sampled
+        Those of the sample.
+
+    Raises
+    ------
+    ValueError
+        If names or shapes differ; the message has the first of them.
+    """
     missing = [name for name in expected if name not in sampled]
     unknown = [name for name in sampled if name not in expected]
     if missing or unknown:
@@ -223,15 +268,27 @@ def _complete_state(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Ten
             f"({tuple(sampled[reshaped[0]].shape)} in the sample, {tuple(expected[reshaped[0]].shape)} in "
             "the model)"
         )
-    buffers = model.named_buffers(remove_duplicate=False)
-    not_persistent = {name: value.clone() for name, value in buffers if name not in expected}
-    return not_persistent | {
-        name: sampled[name].to(value.device, copy=True) for name, value in expected.items()
-    }
 
 
 def _decode_output(output: object, task: Task) -> Floats:
-    """Return the probabilities, values or rates in a model's output, in float64 with an axis of columns."""
+    """Return the probabilities, values or rates in a model's output, in float64, (examples, ..., columns).
+
+    Outputs without an axis of columns, (examples,), get one.
+
+    Parameters
+    ----------
+    output
+        What the model has returned: logits, values or logarithms of rates, (examples, ..., outputs).
+    task
+        Meaning of the outputs.
+
+    Raises
+    ------
+    TypeError
+        If it is not one tensor of floating point.
+    ValueError
+        If it doesn't have two columns or more for "classes".
+    """
     import torch
 
     if not isinstance(output, torch.Tensor) or not output.is_floating_point() or not output.ndim:

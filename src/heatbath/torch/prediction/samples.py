@@ -90,6 +90,7 @@ class Samples:
         when: Cycle | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
+        """Check the arguments, and open the folder if there is one."""
         check_module(model)
         self.model = model
         self.burn_in = whole("burn_in", burn_in, low=0)
@@ -98,6 +99,7 @@ class Samples:
         if not isinstance(when, Cycle | None):
             raise TypeError(f"when must be a heatbath.methods.schedules.Cycle, got {shown(when)}")
         self.when = when
+
         self._settings: dict[str, Any] = {"burn_in": self.burn_in, "thin": self.thin, "most": self.most}
         if when is not None:
             self._settings["when"] = asdict(when)
@@ -169,26 +171,35 @@ class Samples:
                 stored.unlink(missing_ok=True)
 
     def _copy_state(self) -> dict[str, Tensor]:
-        """Return copies of all tensors but frozen parameters, whose fingerprints are recorded instead."""
+        """Return copies of the parameters that move and of all buffers, by name; tied tensors share one copy.
+
+        The fingerprints of frozen parameters are recorded instead, so that a later change shows.
+        """
         from torch.nn import Parameter
 
-        values = self._model_tensors()
-        moving = {
-            name: value
-            for name, value in values.items()
-            if value.requires_grad or not isinstance(value, Parameter)  # buffers always move
-        }
-        copies = {id(value): gather_tensor(value).to("cpu", copy=True) for value in moving.values()}
-        for name in values.keys() - moving.keys() - self._frozen.keys():
-            self._frozen[name] = list(fingerprint(values[name]))
-        return {name: copies[id(value)] for name, value in moving.items()}  # tied tensors share one copy
+        state: dict[str, Tensor] = {}
+        copies: dict[int, Tensor] = {}  # by the id of the tensor
+        for name, value in self._model_tensors().items():
+            if value.requires_grad or not isinstance(value, Parameter):  # buffers always move
+                if id(value) not in copies:
+                    copies[id(value)] = gather_tensor(value).to("cpu", copy=True)
+                state[name] = copies[id(value)]
+            elif name not in self._frozen:
+                self._frozen[name] = list(fingerprint(value))
+        return state
 
     def _model_tensors(self) -> dict[str, Tensor]:
         """Return the tensors of the model by name; parameters are parameters."""
         return select_tensors(self.model.state_dict(keep_vars=True))
 
     def _frozen_tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of the model that samples don't contain; refuse if they have changed."""
+        """Return the frozen parameters of the model by name, which samples don't contain.
+
+        Raises
+        ------
+        ValueError
+            If one has changed since the first sample: the samples don't belong to the model any more.
+        """
         values = self._model_tensors() if self._frozen else {}
         changed = [
             name for name, recorded in self._frozen.items() if not has_fingerprint(values[name], recorded)
@@ -227,7 +238,7 @@ class Samples:
             return []
         return [step for step in self._stored if step not in self._renewed]
 
-    def renew(self, batches: Any) -> None:
+    def renew(self, batches: object) -> None:
         """Compute the batch-norm statistics of every stale sample by a pass over training data.
 
         Samples that are taken later are not renewed. A model without batch norms is left alone.
@@ -249,6 +260,7 @@ class Samples:
             raise RuntimeError("samples of a sharded model cannot be renewed: do it with the complete model")
         if isinstance(batches, Iterator):
             batches = list(batches)  # because every sample needs them
+
         module, frozen = deepcopy(original), self._frozen_tensors()
         for step in self.stale:
             stored = self._stored[step]
@@ -263,11 +275,18 @@ class Samples:
                 write(self.folder / RENEWED, json.dumps(sorted(self._renewed)))
 
     def _renewed_statistics(
-        self, module: nn.Module, state: dict[str, Tensor], batches: Any
+        self, module: nn.Module, state: dict[str, Tensor], batches: object
     ) -> dict[str, Tensor]:
         """Return the batch-norm statistics of a sample for its parameters; those of all chains are stacked.
 
-        `module` is a working copy of the module, whose parameters and statistics change.
+        Parameters
+        ----------
+        module
+            A working copy of the module, whose parameters and statistics change.
+        state
+            The complete sample, with frozen parameters.
+        batches
+            Training data, as in `renew`.
         """
         import torch
 
@@ -285,7 +304,9 @@ class Samples:
 
     # Export
 
-    def to_arviz(self, x: Any, *, task: Task, parameters: bool = False) -> arviz.InferenceData | xr.DataTree:
+    def to_arviz(
+        self, x: object, *, task: Task, parameters: bool = False
+    ) -> arviz.InferenceData | xr.DataTree:
         """Return the samples' predictions for ArviZ: `prediction`, (chain, draw, point, output).
 
         Weights of hidden units can be exchanged without changing the function, so R-hat and ESS are
@@ -314,7 +335,11 @@ class Samples:
     # The folder
 
     def _open(self, folder: Path) -> None:
-        """Create the folder, or continue with the samples in it."""
+        """Create the folder, or continue with the samples in it.
+
+        Step, spacing and renewed statistics are then those of the samples. A folder of another model or with
+        other settings is refused.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         for part in folder.glob(f"sample*{PART}"):
             part.unlink(missing_ok=True)  # left behind by a program that was killed
@@ -323,6 +348,7 @@ class Samples:
             self._check_folder(folder)
         if not files:
             return
+
         self._stored = {int(path.stem.removeprefix(PREFIX)): path for path in files}
         self.step = self.steps[-1]
         while self._position(self.steps[0]) > self.thin:  # the first sample is always at `thin`
@@ -347,21 +373,22 @@ class Samples:
         _create(folder / SETTINGS, json.dumps(content, indent=1))
 
     def _check_folder(self, folder: Path) -> None:
-        """Refuse a folder with samples of another model or with other settings; read its fingerprints."""
+        """Refuse a folder with samples of another model or with other settings.
+
+        The fingerprints of frozen parameters in the folder are added to those of this object.
+        """
         remedy = "choose an empty folder, or the same model and settings"
         try:
             content = json.loads((folder / SETTINGS).read_text())
             settings, tensors = {name: content[name] for name in self._settings}, dict(content["tensors"])
-            frozen = {
-                str(name): [float(number) for number in pair]
-                for name, pair in content.get("frozen", {}).items()
-            }
             settings |= {"when": content["when"]} if "when" in content else {}
+            frozen = {str(name): list(map(float, pair)) for name, pair in content.get("frozen", {}).items()}
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ValueError(
                 f"{folder} has samples, and {SETTINGS}, which holds their settings, is missing or was "
                 f"altered ({type(error).__name__}): {remedy}"
             ) from None
+
         expected = self._tensor_descriptions()
         names = expected.keys() | tensors.keys()
         if different := sorted(name for name in names if expected.get(name) != tensors.get(name)):
@@ -383,7 +410,9 @@ class Samples:
 def samples_dataset(
     model: nn.Module, states: Mapping[int, Mapping[str, Tensor]], predictions: Floats, parameters: bool
 ) -> xr.Dataset:
-    """Return predictions of samples, and their parameters if wanted, without chains that are not finite.
+    """Return predictions of samples as a data set, and their parameters if wanted.
+
+    Chains whose predictions are not all finite are left out.
 
     Parameters
     ----------
@@ -395,6 +424,12 @@ def samples_dataset(
         Predictions of each, (chains, samples, points, ..., outputs).
     parameters
         Add the parameters, each under its name.
+
+    Returns
+    -------
+    xarray.Dataset
+        `prediction`, (chain, draw, point, ..., output), and each parameter, (chain, draw, ...). Chains keep
+        their numbers, and draws are labelled by the steps.
     """
     import numpy as np
     import xarray as xr
@@ -402,6 +437,7 @@ def samples_dataset(
     alive = np.isfinite(predictions.reshape(len(predictions), -1)).all(axis=1)
     if not alive.any():
         raise ValueError("all chains have diverged: there are no finite samples; choose a smaller stepsize")
+
     inner_axes = [f"output_{axis}" for axis in range(1, predictions.ndim - 3)]
     variables = {"prediction": (("chain", "draw", "point", *inner_axes, "output"), predictions[alive])}
     if parameters:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard
 
 from heatbath._internal.checks import shown
 
@@ -13,25 +13,30 @@ if TYPE_CHECKING:
 
     from heatbath.torch.optim.chains import Chains
 
+State: TypeAlias = Mapping[str, object]  # of a module by name: tensors, and what get_extra_state returned
 ROUNDING = 1e-12  # relative difference of two sums in double precision that were added up in different orders
 EXTRA_STATE = "_extra_state"  # torch's name for the result of get_extra_state, which can be anything
 
 
-def gather_tensor(value: Any) -> Tensor:
+def gather_tensor(value: Tensor) -> Tensor:
     """Return a tensor without its graph, gathered from all processes where it is sharded (`DTensor`)."""
-    tensor: Tensor = value.detach()
+    tensor = value.detach()
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 class Fingerprint(NamedTuple):
-    """Two numbers that change when a tensor changes."""
+    """Sum and norm of a tensor: two numbers that change when the tensor changes."""
 
     total: float
     norm: float
 
 
-def fingerprint(value: Any) -> Fingerprint:
-    """Return sum and norm of a tensor, computed in double precision."""
+def fingerprint(value: Tensor) -> Fingerprint:
+    """Return sum and norm of a tensor.
+
+    Both are computed in double precision, but the sum of integers in 64-bit integers. Real and imaginary
+    parts of a complex tensor count as elements. A tensor without elements has 0 and 0.
+    """
     import torch
 
     tensor = gather_tensor(value)
@@ -45,7 +50,7 @@ def fingerprint(value: Any) -> Fingerprint:
     return Fingerprint(float(total), float(norm))
 
 
-def has_fingerprint(value: Any, recorded: list[float] | Fingerprint) -> bool:
+def has_fingerprint(value: Tensor, recorded: list[float] | Fingerprint) -> bool:
     """Return whether a tensor still has the sum and the norm that were recorded, up to rounding.
 
     The order of summation depends on threads and devices. In double precision that changes the sum by some
@@ -78,7 +83,7 @@ def single_module(model: nn.Module) -> nn.Module:
     return model.model if is_chains(model) else model
 
 
-def select_tensors(state: Mapping[str, Any]) -> dict[str, Tensor]:
+def select_tensors(state: State) -> dict[str, Tensor]:
     """Return parameters and buffers of a state by name, without extra state and without other objects."""
     from torch import Tensor
 

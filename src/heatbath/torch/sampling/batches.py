@@ -30,6 +30,19 @@ from heatbath.torch.data import (
 class ChainBatches:
     """Training examples for chains: tensors (x, y), or a loader, which is iterated once to count them.
 
+    Parameters
+    ----------
+    data
+        Tensors (x, y), or a loader of such pairs that can be iterated repeatedly.
+    batch
+        Number of examples that a chain sees at a step, where data are tensors; None for all.
+    chains
+        Number of chains.
+    seed
+        Seed of the order of the examples.
+    device
+        Device that the examples are moved to.
+
     Attributes
     ----------
     n
@@ -43,6 +56,7 @@ class ChainBatches:
     """
 
     def __init__(self, data: Data, batch: int | None, chains: int, seed: int, device: torch.device) -> None:
+        """Count the examples, and move those that are tensors to the device."""
         self.data, self.chains, self.seed, self.device = data, chains, seed, device
         if not is_pair(data):
             sizes = [len(x) for x, _ in self.iterate_all()]
@@ -52,12 +66,14 @@ class ChainBatches:
             self.batches_per_epoch = sum(size == self.batch for size in sizes)
             if len(sizes) == 1:  # all examples in one batch, as tensors
                 self.data = next(iter(self.iterate_all()))
+
         if is_pair(self.data):
             x, y = self.data
             self.data = self._pair = x.to(device), y.to(device)
             self.n = len(x)
             self.batch = self.n if batch is None else min(batch, self.n)
             self.batches_per_epoch = self.n // self.batch
+
         self.separate = self.batch < self.n
         self._orders: dict[int, tuple[int, Tensor]] = {}  # by chain: the epoch and its order of examples
         self._reading: tuple[int, Iterator[tuple[Tensor, Tensor]]] | None = None  # next number, its batches
@@ -95,13 +111,15 @@ class ChainBatches:
         return order[position * self.batch : (position + 1) * self.batch]
 
     def _read_batch(self, number: int) -> tuple[Tensor, Tensor]:
-        """Return a batch of the loader by its number, counted over all epochs without short batches.
+        """Return a batch of the loader, inputs and targets, by its number over all epochs.
 
-        Reading goes on from the last batch; any other number starts its epoch from the first batch.
+        Batches shorter than the first don't count. The next number continues the present pass over the
+        loader; any other one starts its epoch at the first batch.
         """
         if self._reading is None or self._reading[0] != number or number % self.batches_per_epoch == 0:
             epoch, position = divmod(number, self.batches_per_epoch)
             self._reading = number - position, self._iterate_epoch(epoch)
+
         while True:
             following, batches = self._reading
             pair = next(batches, None)

@@ -36,6 +36,11 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor]
         Tensors by name.
     settings
         Anything that can be written as JSON.
+
+    Raises
+    ------
+    FileExistsError
+        If there is a file of another kind, or a damaged one; it is left alone.
     """
     save = _import_safetensors().torch.save
     target = Path(os.path.realpath(path))
@@ -45,20 +50,42 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor]
             read(target, kind)
         except ValueError as error:
             raise FileExistsError(f"{error}, so it is left alone: choose another name") from None
-    separate: dict[str, Tensor] = {}
-    storages: set[int] = set()
-    for name, tensor in tensors.items():
-        copy = tensor.detach().cpu().contiguous()
-        storage = copy.untyped_storage().data_ptr()
-        separate[name] = copy.clone() if storage in storages else copy  # safetensors refuses shared memory
-        storages.add(storage)
+
+    separate = _without_shared_memory(tensors)
     text = json.dumps({"kind": kind, "format": FORMAT, "settings": settings}, allow_nan=False)
     metadata = {KEY: text, "sha256": _checksum(separate, text)}
     atomic_write.write(target, save(separate, metadata))
 
 
+def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return contiguous tensors on the CPU; those that share memory are copied, as safetensors refuses it."""
+    separate: dict[str, Tensor] = {}
+    storages: set[int] = set()
+    for name, tensor in tensors.items():
+        copy = tensor.detach().cpu().contiguous()
+        storage = copy.untyped_storage().data_ptr()
+        separate[name] = copy.clone() if storage in storages else copy
+        storages.add(storage)
+    return separate
+
+
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], Any]:
-    """Return the tensors and settings in a file; refuse one that is damaged or of another kind."""
+    """Return the tensors by name and the settings in a file; refuse one that is damaged or of another kind.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        What must be in it, such as "sampler".
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    ValueError
+        If it is truncated or altered, of another kind, or was written by a later version.
+    """
     library = _import_safetensors()
     try:
         content = Path(path).read_bytes()
@@ -66,7 +93,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], An
         raise atomic_write.failed(error, Path(path), "read") from None
     try:
         tensors = library.torch.load(content)
-        size = int.from_bytes(content[:8], "little")
+        size = int.from_bytes(content[:8], "little")  # of the header, which follows these eight bytes
         metadata = json.loads(content[8 : 8 + size])["__metadata__"]
         text, checksum = metadata[KEY], metadata["sha256"]
     except (library.SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -76,6 +103,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], An
         ) from None
     if checksum != _checksum(tensors, text):
         raise ValueError(f"{path} is damaged: its checksum is wrong; use another copy of it")
+
     header = json.loads(text)
     if header["kind"] != kind:
         raise ValueError(f"{path} is not a file of a {kind}, but of a {header['kind']}")

@@ -46,7 +46,7 @@ class PartTemperatures(NamedTuple):
 
 
 class Diagnosis(NamedTuple):
-    """What the samples after a burn-in tell.
+    """The burn-in of a sampler, with convergence and temperatures of the samples after it.
 
     `alive` is True for chains that are finite in all of these samples. `convergence` is None where there are
     too few samples or chains. `temperatures` has the parts by name, and is empty without samples.
@@ -88,6 +88,11 @@ def diagnose(records: Mapping[int, SampleRecord], step: int, chains: int, parts:
         Number of chains.
     parts
         Names of the parts of the optimiser.
+
+    Returns
+    -------
+    Diagnosis
+        The burn-in, living chains, convergence and temperatures.
     """
     for share in BURN_IN_SHARES:
         burn_in = int(share * step)
@@ -124,7 +129,18 @@ def _measure_convergence(records: Sequence[SampleRecord], alive: NDArray[np.bool
 def _mean_temperatures(
     records: Sequence[SampleRecord], alive: NDArray[np.bool_], parts: Sequence[str]
 ) -> dict[str, PartTemperatures]:
-    """Return the mean temperatures of each part, over samples and the chains that are alive."""
+    """Return the mean temperatures of each part over samples and living chains; {} if there are none.
+
+    Parameters
+    ----------
+    records
+        Records of the samples after the burn-in.
+    alive
+        True for the chains whose outputs are finite, (chains,). Chains without finite temperatures are left
+        out too.
+    parts
+        Names of the parts, in the order of the records.
+    """
     if not records:
         return {}
     series = np.stack([record.temperatures for record in records], axis=-1)  # (parts, 2, chains, samples)

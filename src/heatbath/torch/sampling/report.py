@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from heatbath._internal.warnings import WorseThanSingleWarning, warn
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class NoiseVariances(NamedTuple):
     """Variances of the data around the outputs: of each sampled network, and of the single network."""
 
-    sampled: Floats  # (networks,)
+    sampled: Floats  # (networks,), or (1,) where all have the same
     single: float
 
 
@@ -52,7 +52,7 @@ class Report:
     difference: Measured
 
     @classmethod
-    def of_classes(cls, task: Task, y: NDArray[Any], averaged: Tensor, single: Tensor) -> Report:
+    def of_classes(cls, task: Task, y: ArrayLike, averaged: Tensor, single: Tensor) -> Report:
         """Return the report for a classification.
 
         Parameters
@@ -65,22 +65,23 @@ class Report:
             Probabilities, (..., outputs).
         """
         probabilities = [np.asarray(p).reshape(-1, p.shape[-1]) for p in (averaged, single)]
-        labels = np.asarray(y, np.float64).reshape(-1, 1)
+        labels = np.asarray(y, np.float64).reshape(-1, 1)  # a row for each prediction
         if len(labels) != len(probabilities[0]):
             raise ValueError(
                 f"report: there must be one target for each prediction, got {len(probabilities[0])} "
                 f"predictions and {len(labels)} targets"
             )
         metrics.accuracy(probabilities[0], labels)  # refuses targets that are not indices of classes
+
         names = tuple(map(str, range(each_class(probabilities[0]).shape[1])))
-        averaged_forecast, single_forecast = (Forecast(task, names, labels, p) for p in probabilities)
-        difference = metrics.log_scores(averaged_forecast.mean, averaged_forecast.labels)
-        difference = difference - metrics.log_scores(single_forecast.mean, single_forecast.labels)
-        return cls._compare(averaged_forecast, single_forecast, difference)
+        together, alone = (Forecast(task, names, labels, p) for p in probabilities)
+        difference = metrics.log_scores(together.mean, together.labels)
+        difference = difference - metrics.log_scores(alone.mean, alone.labels)
+        return cls._compare(together, alone, difference)
 
     @classmethod
     def of_values(
-        cls, task: Task, y: NDArray[Any], values: Floats, single: Tensor, noise: NoiseVariances | None
+        cls, task: Task, y: ArrayLike, values: Floats, single: Tensor, noise: NoiseVariances | None
     ) -> Report:
         """Return the report for a regression or for counts.
 
@@ -98,24 +99,30 @@ class Report:
             Variances of the data; None for counts, and where the law of the data is not known.
         """
         networks = values.reshape(*values.shape[:2], -1)
-        targets = np.asarray(y, np.float64).reshape(len(y), -1)
+        targets = np.asarray(y, np.float64)
+        targets = targets.reshape(len(targets), -1)
         if targets.shape != networks.shape[1:]:
             raise ValueError(
                 "report: targets and outputs must have the same shape, got targets of shape "
                 f"{targets.shape} and outputs of shape {networks.shape[1:]}"
             )
         single_network = np.asarray(single).reshape(1, values.shape[1], -1)
-        averaged = _forecast_values(task, targets, networks, None if noise is None else noise.sampled)
-        alone = _forecast_values(
-            task, targets, single_network, None if noise is None else np.array([noise.single])
-        )
+
+        variances = (None, None) if noise is None else (noise.sampled, np.array([noise.single]))
+        averaged = _forecast_values(task, targets, networks, variances[0])
+        alone = _forecast_values(task, targets, single_network, variances[1])
         return cls._compare(averaged, alone, _example_losses(averaged) - _example_losses(alone))
 
     @classmethod
     def _compare(cls, averaged: Forecast, single: Forecast, difference: Floats) -> Report:
         """Return the report of two forecasts; warn if the averaged one is worse by more than chance.
 
-        `difference` are the losses of the averaged forecast minus those of the single one, (examples,).
+        Parameters
+        ----------
+        averaged, single
+            Forecasts for the same examples.
+        difference
+            Log score of the averaged forecast minus that of the single one, (examples,); lower is better.
         """
         forecasts = {"averaged": averaged, "single": single}
         report = cls(forecasts, measure(averaged), measure(single), student(difference))
@@ -143,14 +150,16 @@ class Report:
         return plotting.predicted(self.forecasts["averaged"], ax=ax)
 
     def __repr__(self) -> str:
-        rows: list[tuple[str, ...]] = [("", "averaged", "single")]
-        for name in self.averaged:
+        """Return a table of the scores, a row for each score, and the verdict as text."""
+        rows = [("", "averaged", "single")]
+        for name, score in self.averaged.items():
             kind, target = find_measure(name)
             label = f"{kind.label} of {target}" if target else kind.label
             style = (100, 1, " %") if kind.percent else (1.0, 4, "")
-            columns = self.averaged, self.single
-            rows.append((label, *(scores[name].text(*style) if name in scores else "" for scores in columns)))
-        widths = [max(len(row[i]) for row in rows) for i in range(3)]
+            single = self.single[name].text(*style) if name in self.single else ""
+            rows.append((label, score.text(*style), single))
+
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in rows
@@ -160,7 +169,7 @@ class Report:
 
     @property
     def _verdict(self) -> str:
-        """Verdict on the averaged prediction, in words."""
+        """The verdict on the averaged prediction: "better", "worse" or no detectable difference."""
         if self.difference.high < 0:
             return "better"
         return "worse" if self.difference.low > 0 else "no detectable difference on these examples"
@@ -178,14 +187,15 @@ def _forecast_values(task: Task, targets: Floats, networks: Floats, noise: Float
     networks
         Values or rates of each network, (networks, examples, outputs).
     noise
-        Variance of the data around each network, (networks,), or None.
+        Variance of the data around each network, (networks,), or (1,) where all have the same; None where the
+        law of the data is not known.
     """
     names = tuple(map(str, range(targets.shape[1])))
     mean = networks.mean(axis=0)
     if task == "counts":
         law = Mixture(networks, np.sqrt(networks), POISSON)
     elif noise is not None:
-        deviations = np.sqrt(np.atleast_1d(noise))[:, None]
+        deviations = np.sqrt(noise)[:, None]
         law = Mixture(networks, np.broadcast_to(deviations, (len(networks), len(names))))
     else:
         return Forecast(task, names, targets, mean)

@@ -26,10 +26,12 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from heatbath._internal.arviz import for_arviz
@@ -63,7 +65,6 @@ from heatbath.torch.sampling.settings import (
     TASK_OF_LOSS,
     ArgumentChecks,
     LossName,
-    NamedLoss,
     Prior,
     SamplerSettings,
     data_checksum,
@@ -72,6 +73,7 @@ from heatbath.torch.sampling.settings import (
     find_model_problems,
     find_posterior_problems,
     inspect_data,
+    mean_loss,
     split_examples,
     split_inputs,
 )
@@ -192,6 +194,7 @@ class Sampler:
         gamma: float = 0.3,
         seed: int | None = None,
     ) -> None:
+        """Check all arguments and report every problem at once; then place the chains at the module."""
         checks = ArgumentChecks()
         checks.problems += find_model_problems(model) + find_loss_problems(loss, task)
         checks.problems += find_data_problems(data, batch)
@@ -206,15 +209,15 @@ class Sampler:
         if not checks.problems:
             checks.problems += find_posterior_problems(name, prior, noise, temperature)
         checks.refuse("Sampler")
-        meaning: Task = TASK_OF_LOSS.get(name, task)  # type: ignore[assignment]
-        function = NamedLoss(meaning) if isinstance(loss, str) else loss
+
+        checked_task: Task = TASK_OF_LOSS.get(name, task)  # type: ignore[assignment]
+        function = partial(mean_loss, checked_task) if isinstance(loss, str) else loss
         single = deepcopy(model).eval()
         batches = ChainBatches(data, _batch_size(data, batch), chains, seed, model_device(model))
-        properties = inspect_data(single, function, batches, meaning, named=isinstance(loss, str))
         settings = SamplerSettings(
-            **properties._asdict(),
+            **inspect_data(single, function, batches, checked_task, named=isinstance(loss, str))._asdict(),
             loss=name,
-            task=meaning,
+            task=checked_task,
             prior=list(prior) if isinstance(prior, tuple) else prior,
             noise=noise,
             temperature=temperature,
@@ -234,18 +237,32 @@ class Sampler:
         data: ChainBatches | None,
         checksum: str,
     ) -> None:
-        """Set all attributes of a sampler that has made no steps; without data it can't make any."""
+        """Set all attributes of a sampler that has made no steps yet.
+
+        Parameters
+        ----------
+        single
+            The module that the chains start at, in evaluation mode.
+        settings
+            What is sampled, and how.
+        loss
+            Function of outputs and targets.
+        data
+            Training examples; None for a sampler from a file that only predicts.
+        checksum
+            Checksum of the training examples, which a checkpoint is compared with; "" for a loader.
+        """
         self._single, self.settings, self._loss = single, settings, loss
         self._data, self._checksum = data, checksum
         self.seconds, self.gradients = 0.0, 0
         self.tried: list[tuple[float, float]] = []
         self._calls: list[RunCall] = []
-        self._calls_to_repeat: list[RunCall] = []  # those in a checkpoint
-        self._diverged: set[int] = set()  # chains of which a warning was given
+        self._calls_to_repeat: list[RunCall] = []  # calls in a checkpoint, which the user makes a second time
+        self._diverged: set[int] = set()  # chains that a warning has named
         self._trajectory = self._start_chains(LARGEST_STEPSIZE if settings.lr == "auto" else settings.lr)
 
     def _start_chains(self, h: float) -> Trajectory:
-        """Return chains at the start, with a stepsize."""
+        """Return chains at the start, which will move with stepsize h."""
         return Trajectory(self._single, self.settings, self._data, self._loss, h)
 
     # Running
@@ -314,6 +331,7 @@ class Sampler:
                 "there are no data: a sampler from a file can continue after load(path, model, data=)"
             )
         checks.refuse("run")
+
         if checkpoint is not None and not self._calls and os.path.exists(checkpoint):
             self._adopt_checkpoint(checkpoint)
         if steps:
@@ -322,6 +340,7 @@ class Sampler:
             call = self._register_call("seconds", seconds)
         else:
             call = self._register_call("auto", LENGTH.steps)
+
         finished = self._sample(call, progress, checkpoint, every)
         if checkpoint is not None:
             self.save(checkpoint)
@@ -334,7 +353,18 @@ class Sampler:
         return self
 
     def _register_call(self, kind: str, amount: float) -> RunCall:
-        """Append a call of `run`, and return it with its end; in a checkpoint that is known already."""
+        """Record a call of `run`, and return it with the step or second at which it ends.
+
+        After a checkpoint was adopted, a call must equal the next one in the checkpoint, and ends where that
+        one ends.
+
+        Parameters
+        ----------
+        kind
+            "steps", "seconds" or "auto" (steps until the predictions have converged).
+        amount
+            Number of steps or seconds, at most.
+        """
         if self._calls_to_repeat:
             call = self._calls_to_repeat.pop(0)
             if call[:2] != (kind, amount):
@@ -343,7 +373,8 @@ class Sampler:
                     f"{amount:g}): make the same calls, or continue from it with Sampler.load"
                 )
         else:
-            call = RunCall(kind, amount, amount + (self.seconds if kind == "seconds" else self.step))
+            start = self.seconds if kind == "seconds" else self.step
+            call = RunCall(kind, amount, start + amount)
         self._calls.append(call)
         return call
 
@@ -354,7 +385,19 @@ class Sampler:
         checkpoint: str | os.PathLike[str] | None,
         every: float,
     ) -> bool:
-        """Make the steps of a call; return False if Ctrl-C came first."""
+        """Make the steps of a call of `run`; return False if Ctrl-C came first.
+
+        Parameters
+        ----------
+        call
+            The call, with its end.
+        progress
+            Function that is called with a `Progress` about ten times a second.
+        checkpoint
+            File that the sampler is saved to.
+        every
+            Seconds between two checkpoints.
+        """
         start = saved = reported = time.perf_counter()
         seconds_before, first_step = self.seconds, self.step
         with deferred_interrupts() as interrupted:
@@ -383,7 +426,19 @@ class Sampler:
         return math.log2(self.step / FIRST_CHECK).is_integer() and self.has_converged
 
     def _progress(self, call: RunCall, first_step: int, spent: float, losses: Tensor) -> Progress:
-        """Return the progress of a call that began at a step and has taken this many seconds."""
+        """Return the progress of a call of `run`.
+
+        Parameters
+        ----------
+        call
+            The call, with its end.
+        first_step
+            Number of steps that had been made when it started.
+        spent
+            Seconds that it has taken.
+        losses
+            Losses of the last step, (chains,).
+        """
         last_step = call.end
         if call.kind == "seconds":
             steps_per_second = max(self.step - first_step, 1) / max(spent, 1e-9)
@@ -394,7 +449,10 @@ class Sampler:
         return Progress(self.step, int(last_step), spent, loss, temperatures, first_step, finding=is_trial)
 
     def _advance(self) -> Tensor:
-        """Make a step of all chains, and return their losses; restart them if the stepsize is too large."""
+        """Make a step of all chains, and return their losses, (chains,).
+
+        While the stepsize is searched, the chains start again at half of it if it proves too large.
+        """
         losses = self._trajectory.advance()
         self.gradients += self.settings.chains
         diverged = set((~losses.isfinite()).nonzero().flatten().tolist())
@@ -411,15 +469,20 @@ class Sampler:
                 f"all chains diverged by step {self.step}: choose a smaller lr than {self.lr:g}"
             )
         if diverged - self._diverged:
-            text = ", ".join(map(str, sorted(diverged)))
-            warn(f"chains {text} diverged by step {self.step}: a smaller lr may help", DivergedWarning)
+            numbers = ", ".join(map(str, sorted(diverged)))
+            warn(f"chains {numbers} diverged by step {self.step}: a smaller lr may help", DivergedWarning)
         self._diverged |= diverged
 
     def _judge_stepsize(self, diverged: bool) -> None:
-        """Restart the chains at half the stepsize if one diverged, or if the trial ends off temperature."""
+        """Restart the chains at half the stepsize if it is too large, which the end of its trial shows.
+
+        It is if a chain has `diverged`, at any step, or if the kinetic temperature at the end of the trial is
+        wrong by the rule of `judge_trials`. A rejected stepsize is added to `tried`.
+        """
         trajectory = self._trajectory
         if not diverged and trajectory.step != trajectory.trial_steps:
             return
+
         temperature = UNKNOWN if diverged else trajectory.trial_temperature()
         trials = [StepsizeTrial(h, Estimate(ratio, temperature.error)) for h, ratio in self.tried]
         verdict = judge_trials([*trials, StepsizeTrial(trajectory.h, temperature)], side_by_side=False)
@@ -427,6 +490,7 @@ class Sampler:
             return
         if verdict is Verdict.COOLER_START and not trajectory.is_heating_up():
             return  # the chains cool down while they run
+
         self.tried.append((trajectory.h, temperature.value))
         if trajectory.h / STEPSIZE_FACTOR < SMALLEST_STEPSIZE:
             raise FloatingPointError(
@@ -487,12 +551,12 @@ class Sampler:
         return self._mean_noise(self._diagnose())
 
     def _diagnose(self) -> Diagnosis:
-        """Choose the burn-in, and return what the samples after it tell."""
+        """Choose the burn-in, and return convergence and temperatures of the samples after it."""
         trajectory = self._trajectory
         return diagnose(trajectory.records, trajectory.step, self.settings.chains, trajectory.parts)
 
     def _mean_noise(self, diagnosis: Diagnosis) -> float | None:
-        """Return the mean variance of the data, over samples and the chains that are alive."""
+        """Return the mean variance of the data over samples and living chains; None without a regression."""
         if self.settings.loss != "mse_loss":
             return None
         if self.settings.noise != "sampled":
@@ -505,7 +569,7 @@ class Sampler:
         return np.stack([record.noise for step, record in records if step > diagnosis.burn_in], axis=1)
 
     def _states(self, burn_in: int) -> dict[int, dict[str, Tensor]]:
-        """Return the samples after the burn-in, states of all chains, by their steps."""
+        """Return the samples after the burn-in by their steps: each the state of all chains, stacked."""
         samples = self._trajectory.samples
         pairs = zip(samples.steps, samples, strict=True)
         states = {step: state for step, state in pairs if step > burn_in}
@@ -514,7 +578,10 @@ class Sampler:
         return states
 
     def _networks(self, diagnosis: Diagnosis) -> list[dict[str, Tensor]]:
-        """Return states of the module in the samples after the burn-in, of all chains that are alive."""
+        """Return all sampled states of the module: those of the living chains after the burn-in.
+
+        A warning names the chains that are left out because they are not finite.
+        """
         alive = diagnosis.alive
         if not alive.all():
             diverged = ", ".join(map(str, np.flatnonzero(~alive)))
@@ -522,6 +589,7 @@ class Sampler:
                 f"chains {diverged} are not finite, or were not since the burn-in: they are left out",
                 DivergedWarning,
             )
+
         networks = []
         for state in self._states(diagnosis.burn_in).values():
             by_chain = zip(self.chains.states(state), alive, strict=True)
@@ -529,39 +597,40 @@ class Sampler:
         return networks
 
     def _warn_of_problems(self) -> None:
-        """Warn if the chains have not converged, or are not at their temperature."""
+        """Warn if the chains have not converged, or are not at their temperature; with the remedies."""
         diagnosis = self._diagnose()
         if not diagnosis.has_converged:
-            reason = "too few samples, or chains, to tell"
-            if diagnosis.convergence is not None:
-                rhat, ess = diagnosis.convergence.rhat_worst, diagnosis.convergence.ess
-                reason = f"worst R-hat {rhat:.2f}, median effective size {ess:.0f}"
+            reason = _convergence_text(diagnosis.convergence) or "too few samples, or chains, to tell"
             warn(
                 f"the chains have not converged in {self.step} steps ({reason}; needed are {RULE.rhat} or "
                 f"less and {RULE.ess:.0f} or more): run() continues. Their average may be useful all the "
                 "same: see report()",
                 NotConvergedWarning,
             )
-        batches = "larger batches, " if self.settings.separate_batches else ""
-        for kind, further in (("kinetic", ""), ("configurational", " or more steps")):
-            if off := parts_off_temperature(diagnosis.temperatures, kind):
-                text = ", ".join(
-                    f"{part}: {ratio.value:.2f} ± {ratio.error:.2f}" for part, ratio in off.items()
-                )
-                warn(
-                    f"the {kind} temperature is wrong, in units of the right one ({text}): {batches}a "
-                    f"smaller lr, more friction{further} bring it closer",
-                    OffTemperatureWarning,
-                )
+        remedies = "larger batches, " if self.settings.separate_batches else ""
+        remedies += "a smaller lr, more friction"
+        self._warn_of_temperature("kinetic", diagnosis, remedies)
+        self._warn_of_temperature("configurational", diagnosis, f"{remedies} or more steps")
+
+    def _warn_of_temperature(self, kind: str, diagnosis: Diagnosis, remedies: str) -> None:
+        """Warn if the temperature of a kind, "kinetic" or "configurational", is wrong in some part."""
+        off = parts_off_temperature(diagnosis.temperatures, kind)
+        if not off:
+            return
+        ratios = ", ".join(f"{part}: {ratio.value:.2f} ± {ratio.error:.2f}" for part, ratio in off.items())
+        warn(
+            f"the {kind} temperature is wrong, in units of the right one ({ratios}): {remedies} bring it "
+            "closer",
+            OffTemperatureWarning,
+        )
 
     def __repr__(self) -> str:
+        """Return settings, number of steps, samples, convergence and temperatures as lines of text."""
         settings = self.settings
-        law = (
-            f"{settings.loss}, T = {settings.temperature:g}, prior {settings.prior}, {settings.n:,} examples"
-        )
+        law = f"{settings.loss}, T = {settings.temperature:g}, prior {settings.prior}"
         search = " (found by kinetic temperatures)" if settings.lr == "auto" else ""
         lines = [
-            f"{settings.chains} chains around {type(self._single).__name__}, {law}",
+            f"{settings.chains} chains around {type(self._single).__name__}, {law}, {settings.n:,} examples",
             f"{self.step:,} steps at lr = {self.lr:g}{search}, γ = {settings.gamma:g}, batches of "
             f"{settings.batch}, {self.seconds:.1f} s",
         ]
@@ -570,24 +639,20 @@ class Sampler:
         return "\n  ".join(["Sampler(", *lines]) + "\n)"
 
     def _diagnosis_lines(self) -> list[str]:
-        """Return the number of samples, their convergence and temperatures as lines of text."""
+        """Return lines of text: number and convergence of the samples, and the temperatures of each part."""
         diagnosis = self._diagnose()
         kept = sum(step > diagnosis.burn_in for step in self._trajectory.records)
-        convergence = ""
+        lines = [f"{self.settings.chains * kept} samples after {diagnosis.burn_in:,} steps"]
         if diagnosis.convergence is not None:
-            rhat, ess = diagnosis.convergence.rhat_worst, diagnosis.convergence.ess
-            convergence = f", worst R-hat {rhat:.2f}, median effective size {ess:.0f}"
-        lines = [f"{self.settings.chains * kept} samples after {diagnosis.burn_in:,} steps{convergence}"]
+            lines[0] += f", {_convergence_text(diagnosis.convergence)}"
         for part, pair in diagnosis.temperatures.items():
-            kinetic, configurational = pair.kinetic.value, pair.configurational.value
-            lines.append(
-                f"temperature of {part}: {kinetic:.3f}, configurational {configurational:.3f} (1 is right)"
-            )
+            ratios = f"{pair.kinetic.value:.3f}, configurational {pair.configurational.value:.3f}"
+            lines.append(f"temperature of {part}: {ratios} (1 is right)")
         return lines
 
     # Predictions
 
-    def predict(self, x: Any) -> Prediction[Tensor]:
+    def predict(self, x: object) -> Prediction[Tensor]:
         """Average the predictions of all samples after the burn-in.
 
         Parameters
@@ -604,7 +669,7 @@ class Sampler:
         networks, noise = self._networks(diagnosis), self._mean_noise(diagnosis)
         return predict(self._single, networks, split_inputs(x), task=self.settings.task, noise=noise)
 
-    def report(self, x: Any, y: Any = None) -> Report:
+    def report(self, x: object, y: ArrayLike | Tensor | None = None) -> Report:
         """Compare the averaged prediction with the module as it was given, on examples not trained on.
 
         Parameters
@@ -622,25 +687,34 @@ class Sampler:
         WorseThanSingleWarning
             If the average is worse by more than chance.
         """
-        x, y = split_examples(x, y)
+        inputs, targets = split_examples(x, y)
         task, diagnosis = self.settings.task, self._diagnose()
-        single = predict(self._single, [self._single.state_dict()], x, task=task)
+        single = predict(self._single, [self._single.state_dict()], inputs, task=task)
         if TASKS[task].classes:
-            averaged = predict(self._single, self._networks(diagnosis), x, task=task)
-            return Report.of_classes(task, y, averaged.mean, single.mean)
-        values = outputs(self.chains, self._states(diagnosis.burn_in).values(), x, task=task)
-        alive = diagnosis.alive & np.isfinite(values.reshape(len(values), -1)).all(axis=1)
-        values = values[alive]
-        noise = None
-        if self.settings.loss == "mse_loss" and self.settings.noise == "sampled":
-            variances = self._noise_samples(diagnosis)[alive].reshape(-1)
-            noise = NoiseVariances(variances, self.settings.residual_variance)
-        elif self.settings.loss == "mse_loss":
-            variance = float(self.settings.noise) ** 2
-            noise = NoiseVariances(np.full(values.shape[0] * values.shape[1], variance), variance)
-        return Report.of_values(task, y, values.reshape(-1, *values.shape[2:]), single.mean, noise)
+            averaged = predict(self._single, self._networks(diagnosis), inputs, task=task)
+            return Report.of_classes(task, targets, averaged.mean, single.mean)
 
-    def to_arviz(self, x: Any, parameters: bool = False) -> arviz.InferenceData | xr.DataTree:
+        values = outputs(self.chains, self._states(diagnosis.burn_in).values(), inputs, task=task)
+        alive = diagnosis.alive & np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        networks = values[alive].reshape(-1, *values.shape[2:])  # of all chains and samples
+        noise = self._noise_variances(diagnosis, alive)
+        return Report.of_values(task, targets, networks, single.mean, noise)
+
+    def _noise_variances(self, diagnosis: Diagnosis, alive: NDArray[np.bool_]) -> NoiseVariances | None:
+        """Return the variances of the data around sampled and single network; None without a regression.
+
+        `alive` is True for the chains whose networks are in the average, (chains,).
+        """
+        settings = self.settings
+        if settings.loss != "mse_loss":
+            return None
+        if settings.noise == "sampled":
+            sampled = self._noise_samples(diagnosis)[alive].reshape(-1)
+            return NoiseVariances(sampled, settings.residual_variance)
+        variance = float(settings.noise) ** 2
+        return NoiseVariances(np.array([variance]), variance)
+
+    def to_arviz(self, x: object, parameters: bool = False) -> arviz.InferenceData | xr.DataTree:
         """Return the samples after the burn-in for ArviZ, with their predictions for x.
 
         Parameters
@@ -674,7 +748,7 @@ class Sampler:
         path
             The file; a sampler in it is replaced, and any other file is left alone with an error.
         """
-        trajectory = self._trajectory.pack()
+        tensors, course = self._trajectory.pack()
         content = {
             "settings": self.settings.to_plain(),
             "seconds": self.seconds,
@@ -683,9 +757,9 @@ class Sampler:
             "calls": self._calls + self._calls_to_repeat,
             "lost": sorted(self._diverged),
             "data": self._checksum,
-            "course": trajectory.plain,
+            "course": course,
         }
-        file.write(path, KIND, trajectory.tensors | self._single_tensors(), content)
+        file.write(path, KIND, tensors | self._single_tensors(), content)
 
     @classmethod
     def load(
@@ -716,13 +790,10 @@ class Sampler:
         tensors, content = file.read(path, KIND)
         try:
             settings = SamplerSettings.from_plain(content["settings"])
-            single = deepcopy(model).eval()
-            values = {
-                name.removeprefix(SINGLE): value for name, value in tensors.items() if name.startswith(SINGLE)
-            }
-            has_extra_state = any(name.endswith(EXTRA_STATE) for name in single.state_dict())
-            single.load_state_dict(values, strict=not has_extra_state)
-            function = NamedLoss(settings.task) if settings.loss in TASK_OF_LOSS else loss or _missing_loss
+            single = _copy_with_tensors(model, tensors)
+            function = loss or _missing_loss
+            if settings.loss in TASK_OF_LOSS:
+                function = partial(mean_loss, settings.task)
             batches = None
             if data is not None:
                 if function is _missing_loss:
@@ -750,7 +821,10 @@ class Sampler:
         self._trajectory.unpack(tensors, content["course"])
 
     def _adopt_checkpoint(self, checkpoint: str | os.PathLike[str]) -> None:
-        """Continue from the checkpoint of a sampler like this one, whose calls are to be repeated."""
+        """Continue from the checkpoint of a sampler with the same settings, module and data.
+
+        Its calls of `run` are kept aside: the user makes them a second time.
+        """
         tensors, content = file.read(checkpoint, KIND)
         settings = self.settings.to_plain()
         different = [name for name, value in content["settings"].items() if settings.get(name) != value]
@@ -767,7 +841,10 @@ class Sampler:
 
 
 def _batch_size(data: Data, batch: int | None) -> int | None:
-    """Return the number of examples of a chain at a step; None for all of them."""
+    """Return the number of examples that a chain sees at a step, None for all; `batch` is the user's choice.
+
+    Without a choice it depends on the number of examples.
+    """
     if batch is None and is_pair(data) and len(data[0]) <= FULL_BATCH_UP_TO:
         return None
     return batch or DEFAULT_BATCH
@@ -776,7 +853,19 @@ def _batch_size(data: Data, batch: int | None) -> int | None:
 def _matching_batches(
     data: Data, settings: SamplerSettings, checksum: str, device: torch.device
 ) -> ChainBatches:
-    """Return the batches of a sampler from a file; refuse data that it has not sampled with."""
+    """Return the batches of a sampler from a file; refuse data that it has not sampled with.
+
+    Parameters
+    ----------
+    data
+        Training examples that the user gives.
+    settings
+        Settings in the file.
+    checksum
+        Checksum of the training examples in the file; "" for a loader.
+    device
+        Device of the model.
+    """
     if problems := find_data_problems(data, None):
         raise ValueError("; ".join(problems))
     size = settings.batch if settings.separate_batches else None
@@ -789,3 +878,19 @@ def _matching_batches(
 def _missing_loss(*_: object) -> Tensor:
     """Refuse to compute a loss, for a sampler from a file whose loss was a function."""
     raise ValueError("the loss of this sampler was a function, and is not in its file: load with loss=")
+
+
+def _copy_with_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """Return a copy of a module in evaluation mode, with the tensors of the single module in a file."""
+    single = deepcopy(model).eval()
+    values = {name.removeprefix(SINGLE): value for name, value in tensors.items() if name.startswith(SINGLE)}
+    has_extra_state = any(name.endswith(EXTRA_STATE) for name in single.state_dict())  # it is not in files
+    single.load_state_dict(values, strict=not has_extra_state)
+    return single
+
+
+def _convergence_text(convergence: Convergence | None) -> str:
+    """Return R-hat and effective size as text; "" where they are not known."""
+    if convergence is None:
+        return ""
+    return f"worst R-hat {convergence.rhat_worst:.2f}, median effective size {convergence.ess:.0f}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from heatbath._internal.checks import choice, shown
@@ -36,6 +36,7 @@ LossName: TypeAlias = Literal[
     "cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "poisson_nll_loss"
 ]
 Prior: TypeAlias = float | Sequence[float] | Literal["fan_in"]
+Targets: TypeAlias = NDArray[Any]
 
 TASK_OF_LOSS: dict[str, Task] = {
     "cross_entropy": "classes",
@@ -54,13 +55,13 @@ FILE_KEYS = {  # of settings whose names in files differ
 
 
 class ArgumentChecks:
-    """Run checks of arguments, and collect the messages of those that fail."""
+    """Run checks of arguments, and collect the messages of those that fail in `problems`."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def run(self, check: Callable[..., Checked], label: str, value: Any, **bounds: Any) -> Checked:
-        """Return the checked value; one that fails is returned as it is, and its message collected."""
+    def run(self, check: Callable[..., Checked], label: str, value: Any, **bounds: object) -> Checked:
+        """Return `check(label, value, **bounds)`; if that fails, collect its message and return the value."""
         try:
             return check(label, value, **bounds)
         except (TypeError, ValueError) as error:
@@ -83,7 +84,15 @@ def find_model_problems(model: object) -> list[str]:
 
 
 def find_loss_problems(loss: object, task: object) -> list[str]:
-    """Return why a loss, or a task beside it, is not accepted."""
+    """Return why a loss, or the task given with it, is not accepted; [] if both are.
+
+    Parameters
+    ----------
+    loss
+        Name of a loss of torch, or a function of outputs and targets.
+    task
+        Meaning of the outputs; a function needs one, and with a name it may be left out.
+    """
     if isinstance(loss, str) and loss in TASK_OF_LOSS:
         expected = TASK_OF_LOSS[loss]
         if task in (None, expected):
@@ -97,7 +106,15 @@ def find_loss_problems(loss: object, task: object) -> list[str]:
 
 
 def find_data_problems(data: object, batch: object) -> list[str]:
-    """Return why training data are not accepted, or a batch size beside them."""
+    """Return why training data, or the batch size given with them, are not accepted; [] if both are.
+
+    Parameters
+    ----------
+    data
+        Tensors (x, y), or a loader.
+    batch
+        Number of examples that a chain sees at a step, which only tensors take; None for the default.
+    """
     if is_pair(data):
         inputs, targets = len(data[0]), len(data[1])
         if inputs == targets and inputs:
@@ -113,8 +130,8 @@ def find_data_problems(data: object, batch: object) -> list[str]:
     return []
 
 
-def find_posterior_problems(loss: str, prior: Any, noise: object, temperature: Any) -> list[str]:
-    """Return why prior, noise or temperature are not accepted with a loss."""
+def find_posterior_problems(loss: str, prior: object, noise: object, temperature: object) -> list[str]:
+    """Return why prior, noise or temperature are not accepted with a loss; [] if all are."""
     checks = ArgumentChecks()
     known_noise = noise if loss == "mse_loss" else "sampled"
     checks.run(LossPosterior, loss, 2, prior=prior, noise=known_noise, temperature=temperature)
@@ -169,15 +186,8 @@ class SamplerSettings:
     @cached_property
     def posterior(self) -> LossPosterior:
         """Posterior that is sampled."""
-        return LossPosterior(
-            self.loss,  # type: ignore[arg-type]
-            self.n,
-            self.prior,
-            self.noise,
-            self.temperature,
-            self.targets,
-            variance=self.target_variance,
-        )
+        law = self.n, self.prior, self.noise, self.temperature, self.targets
+        return LossPosterior(self.loss, *law, variance=self.target_variance)  # type: ignore[arg-type]
 
     @cached_property
     def steps_per_draw(self) -> int:
@@ -196,15 +206,9 @@ class SamplerSettings:
         return cls(**{names.get(key, key): value for key, value in plain.items()})
 
 
-class NamedLoss:
-    """A loss of torch by its task, for outputs and targets in the shapes that the task has."""
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-
-    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean loss over all targets."""
-        return TASK_LOSSES[self.task](*align_shapes(self.task, outputs, targets))
+def mean_loss(task: Task, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return torch's loss for a task, the mean over all targets; shapes are as in `align_shapes`."""
+    return TASK_LOSSES[task](*align_shapes(task, outputs, targets))
 
 
 def align_shapes(task: Task, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -231,7 +235,7 @@ class DataProperties(NamedTuple):
 def inspect_data(
     model: nn.Module, loss: LossFunction, data: ChainBatches, task: Task, named: bool
 ) -> DataProperties:
-    """Check that module, loss and data fit together, and return what the posterior needs of the data.
+    """Check that module, loss and data fit together; return the data's sizes and variances.
 
     Parameters
     ----------
@@ -249,14 +253,12 @@ def inspect_data(
     x, y = next(iter(data.iterate_all()))
     outputs, problem = try_model(model, x, any_shape=True)
     if outputs is not None and named:
-        rows, row_targets = align_shapes(task, outputs, y)
-        problem = find_target_problem(task, rows, row_targets)
-        if not problem and len(rows) != len(row_targets):
-            problem = f"each of the {len(rows)} rows of outputs needs a target, got {len(row_targets)}"
+        problem = _row_problem(task, outputs, y)
     if outputs is not None and not problem:
         problem = find_loss_problem(loss, outputs, y)
     if problem:
         raise ValueError(f"Sampler: {problem}")
+
     sizes = data.n, data.batch, data.separate
     if not named:
         return DataProperties(*sizes)
@@ -266,9 +268,22 @@ def inspect_data(
     return DataProperties(*sizes, targets, *regression_variances(model, data))
 
 
+def _row_problem(task: Task, outputs: Tensor, targets: Tensor) -> str:
+    """Return why targets don't fit the rows of a model's outputs; "" if they do."""
+    rows, row_targets = align_shapes(task, outputs, targets)
+    problem = find_target_problem(task, rows, row_targets)
+    if not problem and len(rows) != len(row_targets):
+        return f"each of the {len(rows)} rows of outputs needs a target, got {len(row_targets)}"
+    return problem
+
+
 @torch.no_grad()
 def regression_variances(model: nn.Module, data: ChainBatches) -> tuple[float, float]:
-    """Return the variance of the targets of a regression, and their mean square around the outputs."""
+    """Return the variance of the targets of a regression, and the mean square of the residuals.
+
+    Residuals are the differences of the module's outputs from the targets. So that a noise can start at their
+    mean square, it is at least 1e-12 of the variance.
+    """
     count, total, squares, residual_squares = 0, 0.0, 0.0, 0.0
     for x, y in data.iterate_all():
         targets = y.double()
@@ -276,6 +291,7 @@ def regression_variances(model: nn.Module, data: ChainBatches) -> tuple[float, f
         total += float(targets.sum())
         squares += float(targets.square().sum())
         residual_squares += float((model(x).double().reshape(targets.shape) - targets).square().sum())
+
     variance = squares / count - (total / count) ** 2
     if not variance > 0 or not math.isfinite(residual_squares):
         raise ValueError(
@@ -292,13 +308,21 @@ def data_checksum(data: ChainBatches) -> str:
     return file.digest(dict(zip("xy", data.data, strict=True)))
 
 
-def split_inputs(x: Any) -> Any:
+def split_inputs(x: object) -> object:
     """Return a long tensor as a list of chunks, anything else as it is."""
     return list(torch.split(x, CHUNK_SIZE)) if isinstance(x, Tensor) and len(x) > CHUNK_SIZE else x
 
 
-def split_examples(x: Any, y: Any) -> tuple[Any, NDArray[Any]]:
-    """Return inputs for `predict`, and targets as an array; with y=None both are in the batches of x."""
+def split_examples(x: Any, y: ArrayLike | Tensor | None) -> tuple[object, Targets]:
+    """Return inputs as `predict` takes them, and targets as an array.
+
+    Parameters
+    ----------
+    x
+        Inputs, a tensor or an array; or a loader of inputs and targets.
+    y
+        Targets; None if they are in the batches of x.
+    """
     if y is None:
         return _split_loader(x)
     targets = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
@@ -307,8 +331,8 @@ def split_examples(x: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     return split_inputs(x), targets
 
 
-def _split_loader(loader: Iterable[Any]) -> tuple[list[Any], NDArray[Any]]:
-    """Return the inputs of all batches, and all targets as an array."""
+def _split_loader(loader: object) -> tuple[list[object], Targets]:
+    """Return the inputs of all batches of a loader, and all targets as an array."""
     if not is_loader(loader, repeatable=True):
         raise ValueError("report: targets are needed, as y or in the batches of a loader")
     pairs = [(batch[0], batch[1]) for batch in loader]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -29,18 +29,14 @@ from heatbath.torch.sampling.batches import ChainBatches
 from heatbath.torch.sampling.records import SampleRecord
 from heatbath.torch.sampling.settings import SamplerSettings
 
+PlainValues: TypeAlias = dict[str, Any]  # what can be written as JSON
+Tree: TypeAlias = dict[str, Any]  # tensors in nested dicts
+
 TRIAL_TIME = 2.0  # length of the trial of a stepsize in units of 1/γ, the time in which momenta forget
 SETTLING_TIME = 1.25  # part of the trial before temperatures count, in the same units
 FEWEST_TRIAL_STEPS = 20  # of a trial, where 2/γ are fewer
 UNSTABLE_GROWTH = 2.0  # factor by which the temperature grows late in the trial where steps are unstable
 RECORD_KEYS = {"outputs": "said", "temperatures": "heat", "noise": "noise"}  # of a record, in files
-
-
-class PackedTrajectory(NamedTuple):
-    """A trajectory as tensors by name, and as values that can be written as JSON."""
-
-    tensors: dict[str, Tensor]
-    plain: dict[str, Any]
 
 
 class Trajectory:
@@ -68,6 +64,7 @@ class Trajectory:
         loss: LossFunction,
         h: float,
     ) -> None:
+        """Stack the chains, all at the module, and make their optimiser and an empty list of samples."""
         posterior = settings.posterior
         self.h, self.settings, self.data, self.loss = h, settings, data, loss
         self.chains = Chains(module, settings.chains, "same")
@@ -75,6 +72,7 @@ class Trajectory:
         self.samples = Samples(self.chains, most=settings.samples)
         self.records: dict[int, SampleRecord] = {}
         self.step = 0
+
         self.trial_steps = max(FEWEST_TRIAL_STEPS, math.ceil(TRIAL_TIME / (settings.gamma * h)))
         self.probes = self._choose_probes(RULE.inputs)
         self._draws_noise = posterior.samples_noise
@@ -94,17 +92,22 @@ class Trajectory:
     # Steps
 
     def advance(self) -> Tensor:
-        """Make a step of all chains, take a sample if one is due, and return the losses, (chains,)."""
+        """Make a step of all chains, take a sample if one is due, and return the losses, (chains,).
+
+        The losses are those before the step. A noise of the data that is sampled is drawn now and then.
+        """
         assert self.data is not None
         separate = self.settings.separate_batches
         if self._draws_noise and self.step % self.settings.steps_per_draw == 0:
             self._draw_noise(self.data)
+
         x, y = self.data.at_step(self.step)
         self.optimizer.zero_grad()
         outputs = self.chains(x, each=separate)
         losses = torch.func.vmap(self.loss, in_dims=(0, 0 if separate else None))(outputs, y)
         torch.autograd.backward(losses.sum())  # the sum: each chain has the gradient of its own loss
         self.optimizer.step()
+
         self.step += 1
         self.samples.take()
         self._update_records()
@@ -145,20 +148,15 @@ class Trajectory:
     def _temperature_ratios(self) -> Floats:
         """Return kinetic and configurational temperature over τ since the last sample, (parts, 2, chains).
 
-        They are NaN where one of them was not measured.
+        Both are NaN where one of them was not measured. They come from the optimiser's running means, because
+        its method `temperature` would also compute their errors.
         """
-        groups, chains = self.optimizer.param_groups, range(self.settings.chains)
-        ratios = np.full((len(groups), 2, len(chains)), np.nan)
-        observations = (
-            self.optimizer._observations
-        )  # all means, without the errors that temperature() computes
-        for chain in chains:
-            means = observations[chain].series if chain in observations else {}
+        groups = self.optimizer.param_groups
+        ratios = np.full((len(groups), 2, self.settings.chains), np.nan)
+        for chain, observations in self.optimizer._observations.items():
             for index, group in enumerate(groups):
-                kinetic, configurational = (
-                    means.get((index, "temperature")),
-                    means.get((index, "configurational")),
-                )
+                kinetic = observations.series.get((index, "temperature"))
+                configurational = observations.series.get((index, "configurational"))
                 if kinetic is not None and configurational is not None:
                     pair = np.array([kinetic.mean, configurational.mean])
                     ratios[index, :, chain] = pair / float(group["tau"])
@@ -199,37 +197,42 @@ class Trajectory:
 
     def _part_sizes(self) -> list[int]:
         """Return how many parameters of all chains each part moves."""
-        return [
-            sum([p.numel() for p in group["params"] if p.requires_grad])
-            for group in self.optimizer.param_groups
-        ]
+        groups = self.optimizer.param_groups
+        return [sum([p.numel() for p in group["params"] if p.requires_grad]) for group in groups]
 
     # Files
 
-    def pack(self) -> PackedTrajectory:
-        """Return everything, for a file."""
+    def pack(self) -> tuple[dict[str, Tensor], PlainValues]:
+        """Return chains, optimiser, samples and their records for a file: as tensors, and as plain values.
+
+        Names of tensors are "chains/NAME", "momentum/INDEX" and the like for each parameter,
+        "samples/STEP/NAME", and "notes/STEP/KEY" for a record.
+        """
         state = self.optimizer.state_dict()
         tensors = {f"chains/{name}": value for name, value in self.chains.state_dict().items()}
-        for index, parameter_state in state["state"].items():
-            tensors |= {
-                f"{name}/{index}": parameter_state[name] for name in TENSORS if name in parameter_state
-            }
+        for index, values in state["state"].items():
+            tensors |= {f"{name}/{index}": values[name] for name in TENSORS if name in values}
+
         for step, sample in zip(self.samples.steps, self.samples, strict=True):
             tensors |= {f"samples/{step}/{name}": value for name, value in sample.items()}
             for name, key in RECORD_KEYS.items():
-                values = np.ascontiguousarray(getattr(self.records[step], name))
-                tensors[f"notes/{step}/{key}"] = torch.from_numpy(values)
+                array = np.ascontiguousarray(getattr(self.records[step], name))
+                tensors[f"notes/{step}/{key}"] = torch.from_numpy(array)
+
         plain = {
             "h": self.h,
             "step": self.step,
             "thin": self.samples.thin,
             "groups": [dict(group) for group in state["param_groups"]],
-            "steps": {index: parameter_state["step"] for index, parameter_state in state["state"].items()},
+            "steps": {index: values["step"] for index, values in state["state"].items()},
         }
-        return PackedTrajectory(tensors, plain)
+        return tensors, plain
 
-    def unpack(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-        """Continue from what `pack` returned."""
+    def unpack(self, tensors: Mapping[str, Tensor], plain: PlainValues) -> None:
+        """Continue from the tensors and the plain values that `pack` returned.
+
+        Chains, optimiser, samples, records and the number of steps are replaced.
+        """
         tree = _nest(tensors)
         self.chains.load_state_dict(tree["chains"])
         states = {
@@ -238,22 +241,30 @@ class Trajectory:
         }
         self.optimizer.load_state_dict({"state": states, "param_groups": plain["groups"]})
         self.step = whole("step", plain["step"], low=0)
+
         samples = {int(step): state for step, state in tree.get("samples", {}).items()}
         self.samples.resume(self.step, plain["thin"], {step: samples[step] for step in sorted(samples)})
+
         notes = {int(step): note for step, note in tree.get("notes", {}).items()}
         self.records = {
             step: SampleRecord(**{name: notes[step][key].numpy() for name, key in RECORD_KEYS.items()})
             for step in sorted(notes)
         }
-        if self.records:  # of an earlier version they have fewer probes
+        if self.records:  # those of an earlier version have fewer probes
             first = next(iter(self.records.values()))
             self.probes = self._choose_probes(first.outputs.shape[1])
 
 
 def merge_dropped(records: Mapping[int, SampleRecord], steps: Sequence[int]) -> dict[int, SampleRecord]:
-    """Return the records of the samples at these steps, whose temperatures include dropped ones before them.
+    """Return the records of the samples that were kept, with the temperatures since the last kept sample.
 
-    The temperatures of dropped samples are averaged into those of the next sample that was kept.
+    Parameters
+    ----------
+    records
+        Records of all samples by their steps, in order; they don't change.
+    steps
+        Steps of the samples that were kept. The temperatures of dropped samples are averaged into those of
+        the next one of these.
     """
     kept, merged = set(steps), dict[int, SampleRecord]()
     pending: list[Floats] = []
@@ -268,9 +279,12 @@ def merge_dropped(records: Mapping[int, SampleRecord], steps: Sequence[int]) -> 
     return merged
 
 
-def _nest(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return tensors in nested dicts by the parts of their names: kind/name, or kind/step/name."""
-    tree: dict[str, Any] = {}
+def _nest(tensors: Mapping[str, Tensor]) -> Tree:
+    """Return tensors in nested dicts by the parts of their names: kind/name, or kind/step/name.
+
+    What follows the kind, or the step, is one name, although names of parameters may contain a slash.
+    """
+    tree: Tree = {}
     for name, value in tensors.items():
         *path, last = name.split("/", 2 if name.startswith(("samples/", "notes/")) else 1)
         level = tree

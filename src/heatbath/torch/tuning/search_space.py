@@ -46,7 +46,7 @@ SEARCHED: dict[str, dict[str, Between]] = {
 
 
 def families(methods: Methods, model: nn.Module, seed: int) -> tuple[list[Family], list[str]]:
-    """Return what is searched of each method, and all that is wrong with the methods.
+    """Return the candidates of each method, and a message for each method that is wrong.
 
     Parameters
     ----------
@@ -62,12 +62,14 @@ def families(methods: Methods, model: nn.Module, seed: int) -> tuple[list[Family
         pairs = list(methods.items())
     else:
         pairs = [(method, {}) for method in (methods if isinstance(methods, (list, tuple)) else (methods,))]
+
     searched, problems = [], []
     for method, arguments in pairs:
         try:
             searched.append(_make_family(method, arguments, model, seed))
         except (TypeError, ValueError, RuntimeError) as error:
             problems.append(str(error))
+
     names = [family.name for family in searched]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         problems.append(f"each method needs its own name, and there are several {', '.join(repeated)}")
@@ -119,16 +121,26 @@ class _Maker(NamedTuple):
 
 
 def _make_family(method: object, arguments: object, model: nn.Module, seed: int) -> Family:
-    """Return what is searched of a method with the user's arguments; refuse what makes no optimiser."""
-    make = _find_optimizer(method) if isinstance(method, str) else method
-    if make in PRESETS.values() or make in known_methods().values():
-        name = getattr(make, "__name__", "")
-        raise TypeError(f"heatbath.{name} is no optimiser: choose heatbath.torch.{name}, or {name!r}")
-    if not callable(make):
-        raise TypeError(
-            "a method to tune is an optimiser of heatbath.torch such as AdLaLa, its name, or a function that "
-            f"makes an optimiser of a model; got {shown(method)}"
-        )
+    """Return the candidates of a method; refuse what makes no optimiser.
+
+    Parameters
+    ----------
+    method
+        An optimiser class, its name, or a function that makes an optimiser of a model.
+    arguments
+        The user's keyword arguments for it: ranges are searched, and other values kept.
+    model
+        A model, on which the ends of the ranges are tried.
+    seed
+        Seed of the noise of heatbath's optimisers.
+
+    Returns
+    -------
+    Family
+        The candidates. An optimiser of heatbath also searches its usual ranges; temperatures among these
+        are left out where a posterior in `arguments` sets them.
+    """
+    make = _find_optimizer(method) if isinstance(method, str) else _checked_optimizer(method)
     name = getattr(make, "__name__", str(make))
     if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
         raise TypeError(f"{name}: a dict of keyword arguments is needed, got {shown(arguments)}")
@@ -137,6 +149,7 @@ def _make_family(method: object, arguments: object, model: nn.Module, seed: int)
         raise ValueError(
             f"{name}: {', '.join(reserved)} cannot be given here: tune a function that makes the optimiser"
         )
+
     ranges = {key: value for key, value in arguments.items() if isinstance(value, Between)}
     fixed = {key: value for key, value in arguments.items() if key not in ranges}
     takes_parameters = not is_ours and isinstance(make, type) and issubclass(make, Optimizer)
@@ -147,12 +160,16 @@ def _make_family(method: object, arguments: object, model: nn.Module, seed: int)
     except ValueError:
         if "posterior" not in fixed or not any(key in usual for key in TEMPERATURES):
             raise
+    # The posterior sets the temperatures
     without_temperatures = {key: value for key, value in usual.items() if key not in TEMPERATURES}
     return _checked_family(maker.family(without_temperatures | ranges), model)
 
 
 def _usual_ranges(name: str, arguments: Mapping[str, Any]) -> dict[str, Between]:
-    """Return the ranges of an optimiser of heatbath, without arguments that were given or replaced."""
+    """Return the ranges that are searched of an optimiser of heatbath, by argument.
+
+    `arguments` are those the user has given: they, and those that they replace, are left out.
+    """
     ranges = SEARCHED.get(name)
     if ranges is None:
         searched = known_methods()[name].searched
@@ -162,7 +179,17 @@ def _usual_ranges(name: str, arguments: Mapping[str, Any]) -> dict[str, Between]
 
 
 def _checked_family(family: Family, model: nn.Module) -> Family:
-    """Return a family; refuse one that makes no optimiser of the model at the ends of its ranges."""
+    """Return a family of candidates as it is; refuse one that cannot be tuned.
+
+    An optimiser of the model is made with all arguments at the lower ends of their ranges, and at the upper.
+
+    Raises
+    ------
+    ValueError
+        If that raises an error, or if the optimiser has simulated tempering.
+    TypeError
+        If the result is no torch optimiser.
+    """
     for share in (0.0, 1.0):
         values = {key: searched.at(share) for key, searched in family.ranges.items()}
         try:
@@ -177,6 +204,19 @@ def _checked_family(family: Family, model: nn.Module) -> Family:
                 f"{family.name}: simulated tempering needs the loss of all data, and cannot be tuned here"
             )
     return family
+
+
+def _checked_optimizer(method: object) -> Make:
+    """Return a function that makes optimisers; refuse a method of the engine, and anything else."""
+    if method in PRESETS.values() or method in known_methods().values():
+        name = getattr(method, "__name__", "")
+        raise TypeError(f"heatbath.{name} is no optimiser: choose heatbath.torch.{name}, or {name!r}")
+    if not callable(method):
+        raise TypeError(
+            "a method to tune is an optimiser of heatbath.torch such as AdLaLa, its name, or a function that "
+            f"makes an optimiser of a model; got {shown(method)}"
+        )
+    return method
 
 
 def _find_optimizer(name: str) -> Make:

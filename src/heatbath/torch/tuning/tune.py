@@ -226,7 +226,10 @@ def _refuse(problems: list[str]) -> None:
 
 
 def _checked_model(make_model: Callable[[], nn.Module]) -> nn.Module:
-    """Return a model that `make_model` makes; refuse anything but a function that makes new modules."""
+    """Return a model that `make_model` makes; refuse anything but a function that makes new modules.
+
+    It is called twice, to see whether the two models share parameters.
+    """
     if not callable(make_model) or isinstance(make_model, nn.Module):
         raise TypeError(f"make_model must be a function that makes a torch module, got {shown(make_model)}")
     model = make_model()
@@ -239,33 +242,53 @@ def _checked_model(make_model: Callable[[], nn.Module]) -> nn.Module:
 
 
 def _search(trainer: ModuleTrainer, searched: list[Family], counts: list[int]) -> TunedModels:
-    """Search in the full ranges and then near the best candidates; return the result, also after Ctrl-C."""
-    halving = SuccessiveHalving(trainer, searched, trainer.steps, trainer.by)
-    finished = True
+    """Search in the full ranges and then near the best candidates; return the result, also after Ctrl-C.
+
+    Parameters
+    ----------
+    trainer
+        Trains and judges candidates.
+    searched
+        The candidates of each method, by ranges of its arguments.
+    counts
+        Number of candidates of each method in each round.
+    """
+    by, finished = trainer.by, True
+    halving = SuccessiveHalving(trainer, searched, trainer.steps, by)
     try:
         for number, count in enumerate(counts):
-            candidates = [
-                candidate
-                for family in searched
-                for candidate in propose_candidates(
-                    number, counts, family, halving.trials, trainer.by, trainer.seed
-                )
-            ]
+            candidates: list[Candidate] = []
+            for family in searched:
+                candidates += propose_candidates(number, counts, family, halving.trials, by, trainer.seed)
             halving.run_round(candidates, count)
         halving.run_finalists(1, RUNGS)
     except KeyboardInterrupt:
         finished = False
         _end_early(trainer, halving)
+
     trials = list(halving.trials.values())
-    best = Trials(halving.families, trials, trainer.by, finished=finished).best
+    best = Trials(halving.families, trials, by, finished=finished).best
     trained = {name: trainer.finished[trial.candidate.family].trained for name, trial in best.items()}
-    result = TunedModels(halving.families, trials, trainer.by, trained, finished=finished)
+    result = TunedModels(halving.families, trials, by, trained, finished=finished)
     check_outcome(result, trainer.steps, "lr")
     return result
 
 
 def _end_early(trainer: ModuleTrainer, halving: SuccessiveHalving) -> None:
-    """Leave only trials whose models are as they were judged; pass Ctrl-C on if there are none."""
+    """After Ctrl-C, leave only trials and methods whose models are as they were judged, with a warning.
+
+    Parameters
+    ----------
+    trainer
+        The trainer; models that wait for the next rung become finished ones where they are the best.
+    halving
+        The search, whose trials and families are reduced.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If no candidate has been judged yet.
+    """
     halving.trials.pop(trainer.in_training, None)
     trainer.drop([halving.trials[name] for name in trainer.waiting if name in halving.trials])
     if not trainer.finished:
@@ -282,6 +305,13 @@ def _end_early(trainer: ModuleTrainer, halving: SuccessiveHalving) -> None:
 
 class StepCounter:
     """Count the steps of all candidates, and report them to a progress function.
+
+    Parameters
+    ----------
+    progress
+        Function of a `Progress`, or None.
+    planned
+        Steps of the whole search if no candidate diverges.
 
     Attributes
     ----------
@@ -355,7 +385,17 @@ class ModuleTrainer:
     epoch_starts: set[int] = field(default_factory=lambda: {0})
 
     def train(self, candidates: Sequence[Candidate], rung: Rung, number: int) -> Iterator[Trial]:
-        """Train candidates in turn to the end of a rung, and yield the score of each."""
+        """Train candidates in turn to the end of a rung, and yield the scores of each.
+
+        Parameters
+        ----------
+        candidates
+            Those that continue, or start.
+        rung
+            The rung, with the number of steps at its end.
+        number
+            Number of the rung. At number 1 candidates start with new models.
+        """
         first_step = 0 if number == 1 else rung.steps // FACTOR
         for candidate in candidates:
             self.in_training = candidate.name
@@ -367,7 +407,17 @@ class ModuleTrainer:
             self.in_training = ""
 
     def train_again(self, candidates: Sequence[Candidate], attempt: int) -> Iterator[Trial]:
-        """Train candidates in turn from the start to the end, and yield the score of each."""
+        """Train candidates in turn from the start to the end, and yield the scores of each.
+
+        One that doesn't diverge becomes the finished candidate of its method.
+
+        Parameters
+        ----------
+        candidates
+            The next best candidate of each method whose last ones have diverged.
+        attempt
+            How often this was done, which doesn't matter here.
+        """
         for candidate in candidates:
             trained, first_step = self._start(candidate), 0
             for rung in ladder(self.steps, 1):
@@ -396,12 +446,23 @@ class ModuleTrainer:
         return Trained(model, optimizer, Samples(model))
 
     def _train_steps(self, candidate: Candidate, trained: Trained, first: int, last: int) -> Trial:
-        """Train a model from one step to another; return the score of samples from the second half."""
+        """Train a model, and return the scores of the samples from the second half of these steps.
+
+        Parameters
+        ----------
+        candidate
+            The candidate, which the scores are for.
+        trained
+            Its model and optimiser, which change. Its samples are replaced.
+        first, last
+            Numbers of steps before and after the training.
+        """
         length = last - first
         count = min(SAMPLES_PER_RUNG, length)
         thin = max(1, length // (2 * count))
         samples = Samples(trained.model, burn_in=length - count * thin, thin=thin, most=max(2, count))
         trained.samples = samples
+
         device = model_device(trained.model)
         for inputs, targets in self._iterate_batches(first, last):
             loss = self._train_step(trained, inputs.to(device), targets.to(device))
@@ -409,13 +470,23 @@ class ModuleTrainer:
                 return Trial(candidate, diverged=True)
             samples.take()
             self.counter.add_step(loss)
+
         trial = self._judge(candidate, trained, device)
         return trial if math.isfinite(trial.loss) else Trial(candidate, diverged=True)
 
     def _train_step(self, trained: Trained, x: Tensor, y: Tensor) -> float:
-        """Make one step of a model on a batch, and return its loss, infinite where it overflows."""
+        """Make one step of a model, and return its loss before the step; infinite where it overflows.
+
+        Parameters
+        ----------
+        trained
+            The model with its optimiser, which change.
+        x, y
+            Inputs and targets of a batch, on the device of the model.
+        """
 
         def closure() -> Tensor:
+            """Compute gradients, and return the loss; an error of the loss names targets that don't fit."""
             trained.optimizer.zero_grad()
             outputs = trained.model(x)
             try:
@@ -433,9 +504,10 @@ class ModuleTrainer:
             return math.inf
 
     def _iterate_batches(self, first: int, last: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the training batches of the steps from `first` to `last`, which don't depend on the rung.
+        """Yield the training batches (inputs, targets) of the steps from `first` to `last`.
 
-        If an epoch began before `first`, its earlier batches are skipped.
+        They are a function of the seed and the step, so that rungs make no difference. If an epoch began
+        before `first`, its earlier batches are skipped.
         """
         step = max(start for start in self.epoch_starts if start <= first)
         while step < last:
@@ -458,9 +530,19 @@ class ModuleTrainer:
                 self.epoch_starts.add(step)
 
     def _judge(self, candidate: Candidate, trained: Trained, device: torch.device) -> Trial:
-        """Return the scores of the averaged prediction and of single samples on the validation data."""
+        """Return the scores of the averaged prediction and of single samples on the validation data.
+
+        Parameters
+        ----------
+        candidate
+            The candidate that the scores are for.
+        trained
+            Its model and samples.
+        device
+            Device of the model.
+        """
         seed_generators(self.seed, 0, self.data.validation)
-        sums, count = np.zeros(4), 0
+        sums, count = np.zeros(4), 0  # loss, accuracy and those of single samples, over all examples
         for batch in self.data.validation:
             inputs, targets = check_batch(batch)
             if not len(targets):
@@ -470,6 +552,7 @@ class ModuleTrainer:
                 [predict(trained.model, [state], x, task=self.task).mean.numpy() for state in trained.samples]
             )
             self._check_validation(targets, y, predictions)
+
             averaged = self._mean_scores(predictions.mean(axis=0)[None], y)
             sums += [score * len(x) for score in (*averaged, *self._mean_scores(predictions, y))]
             count += len(x)
@@ -485,9 +568,16 @@ class ModuleTrainer:
         )
 
     def _check_validation(self, targets: Tensor, y: Floats, predictions: Floats) -> None:
-        """Refuse validation targets that don't fit predictions (samples, examples, outputs).
+        """Refuse validation targets that don't fit the predictions.
 
-        `y` are the targets as (examples, values).
+        Parameters
+        ----------
+        targets
+            The targets as they were given.
+        y
+            The same as (examples, values).
+        predictions
+            Predictions of each sample, (samples, examples, outputs).
         """
         outputs = predictions.shape[-1]
         classes = TASKS[self.task].classes
@@ -500,7 +590,10 @@ class ModuleTrainer:
             )
 
     def _mean_scores(self, predictions: Floats, y: Floats) -> tuple[float, float]:
-        """Return mean loss and accuracy of predictions (samples, examples, outputs); NaN without classes."""
+        """Return mean loss and accuracy over samples and examples; the accuracy is NaN without classes.
+
+        `predictions` are (samples, examples, outputs), and the targets `y` (examples, values).
+        """
         repeated = np.broadcast_to(y, (len(predictions), *y.shape))
         loss = float(losses(self.task, predictions, repeated).mean())
         if not TASKS[self.task].classes:
