@@ -28,7 +28,7 @@ from typing import Any
 from texts import in_markdown
 
 import heatbath as hb
-from heatbath.runs.distributed.block import Finished
+from heatbath.runs.distributed.block import FinishedBlock
 from heatbath.runs.distributed.pools import _write_new_file
 from heatbath.runs.distributed.store import Store
 
@@ -152,7 +152,7 @@ def main() -> None:
     lasted: list[float] = []
     add = Store.add
 
-    def noted(store: Store, one: Finished) -> None:
+    def noted(store: Store, one: FinishedBlock) -> None:
         lasted.append(one.about.seconds)
         add(store, one)
 

@@ -39,7 +39,7 @@ from texts import in_markdown
 
 import heatbath as hb
 from heatbath.runs.distributed import pools, scheduler
-from heatbath.runs.distributed.block import Finished, Task
+from heatbath.runs.distributed.block import FinishedBlock, Task
 from heatbath.runs.distributed.store import Store
 from heatbath.runs.distributed.worker import compute
 
@@ -92,7 +92,7 @@ def note(log: str, kind: str, *numbers: int) -> None:
     os.close(place)
 
 
-def noted(log: str, engine: str, task: Task, *others: Any) -> Finished:
+def noted(log: str, engine: str, task: Task, *others: Any) -> FinishedBlock:
     """Compute a block, after noting that it is begun; and then how far it came."""
     note(log, "begun", task.first, task.stop, task.step, task.until, time.time_ns())
     block = (pools._compute_with_ray if engine == "ray" else compute)(task, *others)
@@ -142,7 +142,7 @@ def drive(engine: str, address: str, log: str, path: str, text: str, environment
         pools.compute = own  # type: ignore[assignment]
     add = Store.add
 
-    def kept(store: Store, block: Finished) -> None:
+    def kept(store: Store, block: FinishedBlock) -> None:
         add(store, block)
         assert store.folder is not None
         note_stored(log, store.folder / block.about.name)

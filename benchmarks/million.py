@@ -39,7 +39,7 @@ from texts import duration, in_markdown, short
 
 import heatbath as hb
 from heatbath.runs.distributed import store as store_module
-from heatbath.runs.distributed.block import About, Finished, SharedPlan, Task
+from heatbath.runs.distributed.block import About, FinishedBlock, SharedPlan, Task
 from heatbath.runs.distributed.pools import AHEAD, Pool
 from heatbath.runs.distributed.scheduler import SECONDS, BlockScheduler
 from heatbath.runs.distributed.store import Store, about_block
@@ -101,16 +101,16 @@ class Absent(Executor):
     def __init__(self, shared: SharedPlan, workers: int, seconds: float) -> None:
         self._max_workers, self._seconds = workers, seconds  # of a chain
         self._shared = shared
-        self._pending: deque[tuple[Future[Finished], Finished]] = deque()
+        self._pending: deque[tuple[Future[FinishedBlock], FinishedBlock]] = deque()
         self._turns = threading.Semaphore(0)
         self.made = cache(self._make)
         self.blocks = self.bytes = self.asked = 0
         threading.Thread(target=self._serve, daemon=True).start()
 
-    def _make(self, chains: int) -> Finished:
+    def _make(self, chains: int) -> FinishedBlock:
         return compute(Task(self._shared.digest, (), 0, chains, SHORT), self._shared.content)
 
-    def submit(self, function: Any, /, task: Task, *others: Any) -> Future[Finished]:  # type: ignore[override]
+    def submit(self, function: Any, /, task: Task, *others: Any) -> Future[FinishedBlock]:  # type: ignore[override]
         """Return a block of as many chains, under the name of the one that is asked for."""
         self.asked += len(pickle.dumps(task))
         block = self.made(task.stop - task.first)
@@ -118,7 +118,7 @@ class Absent(Executor):
         about = block.about._replace(first=task.first, stop=task.stop, seconds=seconds, compiled=0.0)
         self.blocks += 1
         self.bytes += len(block.content)
-        future: Future[Finished] = Future()
+        future: Future[FinishedBlock] = Future()
         self._pending.append((future, block._replace(about=about)))
         return future
 

@@ -94,7 +94,7 @@ class Sampled:
         return f"Sampled({', '.join(entries)})"
 
 
-def sample(
+def sample(  # noqa: PLR0913 # options by keyword
     log_density: Function | None = None,
     gradient: Function | None = None,
     start: ArrayLike | None = None,

@@ -7,7 +7,7 @@ import pytest
 
 from heatbath.diagnostics.statistics import Estimate
 from heatbath.training.stepsize import (
-    Ladder,
+    StepsizeLadder,
     StepsizeTrial,
     Verdict,
     choose_stepsize,
@@ -41,7 +41,7 @@ class PretendedRunner:
         return [StepsizeTrial(h, Estimate(self.temperature(h, start), 0.01)) for h in stepsizes]
 
 
-LADDER = Ladder(largest=0.8, factor=2.0, rungs=3, attempts=4, cooling_attempts=2)
+LADDER = StepsizeLadder(largest=0.8, factor=2.0, rungs=3, attempts=4, cooling_attempts=2)
 
 
 def test_a_ladder_has_falling_stepsizes_and_may_leave_out_every_second_one():

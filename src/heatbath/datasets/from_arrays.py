@@ -36,7 +36,7 @@ class Split(NamedTuple):
     weights_test: Floats | None
 
 
-def from_arrays(
+def from_arrays(  # noqa: PLR0913 # options by keyword
     X: ArrayLike,
     y: ArrayLike,
     X_test: ArrayLike | None = None,

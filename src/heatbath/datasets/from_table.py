@@ -117,7 +117,7 @@ class Examples(NamedTuple):
     decimal: Mark | None
 
 
-def from_table(
+def from_table(  # noqa: PLR0913 # options by keyword
     table: str | os.PathLike[str] | BinaryIO | pd.DataFrame | Opened,
     target: str | Sequence[str],
     *,

@@ -23,13 +23,13 @@ from heatbath.engine.loop import (
     BETWEEN,
     PRELUDE,
     STEPS,
-    Block,
     ChainState,
     Code,
     Data,
-    Ladder,
+    LoopBlock,
     Model,
     ProgramCode,
+    TemperatureLadder,
     Units,
     run_chains,
 )
@@ -80,7 +80,7 @@ class Ensemble:
         How variances are drawn.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # options by keyword
         self,
         programs: Program | Sequence[Program],
         shape: Shape,
@@ -124,7 +124,7 @@ class Ensemble:
         """Make some steps of all chains."""
         advance([self], steps)
 
-    def take_notes(
+    def take_notes(  # noqa: PLR0913 # options by keyword
         self,
         steps: Sequence[int],
         losses: Sequence[bool],
@@ -213,7 +213,7 @@ class Ensemble:
         lanes, count = self.layout.lanes, len(self.chains.theta)
 
         def run(first: int, stop: int) -> None:
-            block = Block(first * lanes, min(stop * lanes, count), first_step, stop_step)
+            block = LoopBlock(first * lanes, min(stop * lanes, count), first_step, stop_step)
             run_chains(
                 self.layout, block, self.chains, self.data, model, ladder, self._variance, self.notes,
                 self.seed,
@@ -325,13 +325,13 @@ def _units_of(program: Program) -> Units:
     )
 
 
-def _ladder_of(program: Program) -> Ladder:
+def _ladder_of(program: Program) -> TemperatureLadder:
     """Return the temperatures of a program's tempering; one rung, which isn't used, if it has none."""
     tempering = program.partition.tempering
     if tempering is None:
-        return Ladder(np.ones(1), np.zeros(1), every=1, rungs=1)
+        return TemperatureLadder(np.ones(1), np.zeros(1), every=1, rungs=1)
     tau, weights = np.array(tempering.ladder), np.array(tempering.weights)
-    return Ladder(tau, weights, tempering.every, len(tau))
+    return TemperatureLadder(tau, weights, tempering.every, len(tau))
 
 
 def _check_layout(layout: Layout, shape: Shape, number: NDArray[np.int64]) -> None:

@@ -12,8 +12,8 @@ array counts a reference to it. Arguments that many functions share:
 - `layout`: one of `layouts.Layout`, whether a vector has numbers of one chain or of a group of chains.
 - `group`: the `Group` of chains that is stepped, `buffers`: its state and memory to work in, `LoopBuffers`.
 - `setup`: what stays the same, a `Setup`; `code`: the controls and operations of a step, a `Code`.
-- `ladder`: the `Ladder` of simulated tempering, `variance`: the `Draws` of variances of the data. Either may
-  be None, and then what it needs isn't compiled.
+- `ladder`: the `TemperatureLadder` of simulated tempering, `variance`: the `Draws` of variances of the data.
+  Either may be None, and then what it needs isn't compiled.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Model(NamedTuple):
     program: ProgramCode
 
 
-class Ladder(NamedTuple):
+class TemperatureLadder(NamedTuple):
     """The temperatures of simulated tempering, their weights, steps between two moves, and number."""
 
     tau: NDArray[np.float64]
@@ -168,7 +168,7 @@ class Ladder(NamedTuple):
     rungs: int
 
 
-class Block(NamedTuple):
+class LoopBlock(NamedTuple):
     """The chains first_chain to stop_chain - 1, and the steps first_step to stop_step - 1."""
 
     first_chain: int
@@ -190,8 +190,8 @@ class Schedule(NamedTuple):
     last: int
 
 
-class Sizes(NamedTuple):
-    """Sizes that decide how much memory a thread needs.
+class LoopSizes(NamedTuple):
+    """LoopSizes that decide how much memory a thread needs.
 
     `targets` are those with a variance, and `gammas` those with Student's law. A mini-batch has `batch`
     examples, and the targets have room for `capacity`. `segments` and `operations` are the most in a code of
@@ -218,7 +218,7 @@ class Setup(NamedTuple):
     network: Network
     table: DataTable
     units: Units
-    sizes: Sizes
+    sizes: LoopSizes
     seed: int
 
 
@@ -286,7 +286,7 @@ def _record_schedule(notes):
 
 @compiled
 def _sizes_of(layout, chains, data, network, program, notes):
-    """Return the `Sizes` of a run, whose arrays aren't pointers yet.
+    """Return the `LoopSizes` of a run, whose arrays aren't pointers yet.
 
     `chains`, `data`, `program` and `notes` are those of `run_chains`, `network` the `Network`.
     """
@@ -294,7 +294,7 @@ def _sizes_of(layout, chains, data, network, program, notes):
     is_drawn = data.batch < table.data
     padded_batch = -(-data.batch // lanes) * lanes
     prelude, steps, between = program.prelude, program.steps, program.between
-    return Sizes(
+    return LoopSizes(
         parameters=chains.theta.shape[1],
         second_moments=chains.second.shape[1],
         units=chains.xi.shape[1],
@@ -318,7 +318,7 @@ def _reserve_state(layout, types, sizes, targets, address):
     ----------
     layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     types : `PointerTypes`, of which `parameter` has the precision of the chains
-    sizes : `Sizes`, how many parameters, units, targets and examples there are
+    sizes : `LoopSizes`, how many parameters, units, targets and examples there are
     targets : number of targets, with or without a variance
     """
     like = types.parameter
@@ -359,7 +359,7 @@ def _reserve_buffers(layout, types, network, sizes, address):
     layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     types : `PointerTypes`, of which `parameter` has the precision of the chains
     network : `Network`, its layers and sizes as numbers
-    sizes : `Sizes`, how many parameters, units, targets and examples there are
+    sizes : `LoopSizes`, how many parameters, units, targets and examples there are
     address : an address where a vector may begin, or 0 to learn how much memory is needed
     """
     lanes, group_size = lanes_of(types.parameter), chains_in(layout, types.parameter)
@@ -382,7 +382,7 @@ def _reserve_buffers(layout, types, network, sizes, address):
 def _initialise_buffers(layout, network, sizes, buffers):
     """Set what all groups of a block share: a mini-batch of all data, no stamps, equal target weights.
 
-    `network` is the `Network` and `sizes` the `Sizes`; the memory of `buffers`, `LoopBuffers`, is written.
+    `network` is the `Network`, `sizes` the `LoopSizes`; the memory of `buffers`, `LoopBuffers`, is written.
     """
     group_size, lanes = chains_in(layout, buffers.state.theta), lanes_of(buffers.state.theta)
     for i in range(sizes.batch):
@@ -430,7 +430,7 @@ def _load_group(layout, group, setup, sets, ladder, variance, buffers):
     group : `Group`, the chains that are computed together
     setup : `Setup`, the network, data, units and sizes, which stay the same
     sets : number of data sets
-    ladder : `Ladder` of temperatures, or None without simulated tempering
+    ladder : `TemperatureLadder` of temperatures, or None without simulated tempering
     variance : `Draws`, how variances of the data are drawn, or None
     buffers : `LoopBuffers`, which are written
     """
@@ -461,7 +461,7 @@ def _load_chain(layout, chains, chain, lane, sizes, state):
     layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     chains : `ChainState` with pointers
     chain, lane : which of the chains, and where to
-    sizes : `Sizes`, how many parameters, units, targets and examples there are
+    sizes : `LoopSizes`, how many parameters, units, targets and examples there are
     state : `LoopState`, which is written
     """
     group_size, lanes = chains_in(layout, state.theta), lanes_of(state.theta)
@@ -484,7 +484,7 @@ def _store_chain(layout, chains, chain, lane, sizes, state):
     layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     chains : `ChainState` with pointers, which are written
     chain, lane : which of the chains, and where from
-    sizes : `Sizes`, how many parameters, units, targets and examples there are
+    sizes : `LoopSizes`, how many parameters, units, targets and examples there are
     state : `LoopState`
     """
     group_size, lanes = chains_in(layout, state.theta), lanes_of(state.theta)
@@ -640,7 +640,7 @@ def _run_segment(layout, n, segment, control, code, must_fold, setup, buffers, l
     must_fold : whether the moves kept are out of date: its operations are then folded into moves
     setup : `Setup`, the network, data, units and sizes, which stay the same
     buffers : `LoopBuffers`, of which the state and the moves change
-    ladder : `Ladder` of temperatures, or None without simulated tempering
+    ladder : `TemperatureLadder` of temperatures, or None without simulated tempering
     """
     state, units, u = buffers.state, setup.units, control.unit
     lanes = lanes_of(state.theta)
@@ -784,7 +784,7 @@ def _propose_rung(rung, potential, ladder, seed, chain, step, scratch):
     ----------
     rung : the present rung, at the temperature τ
     potential : U, the loss over all data and the priors
-    ladder : `Ladder`, the temperatures and weights w of the rungs
+    ladder : `TemperatureLadder`, the temperatures and weights w of the rungs
     seed, chain, step : the address of the random numbers
     scratch : `Scratch`, memory to work in
     """
@@ -816,7 +816,7 @@ def _temper(layout, step, code, row, setup, buffers, ladder):
     row : the row of `code.decays` at this step
     setup : `Setup`, the network, data, units and sizes, which stay the same
     buffers : `LoopBuffers`, in which p and the places on the ladder change
-    ladder : `Ladder` of temperatures
+    ladder : `TemperatureLadder` of temperatures
     """
     state, seed, room = buffers.state, setup.seed, buffers.room
     potential = state.mean_loss  # the loss over all data, to which the priors are added
@@ -907,7 +907,7 @@ def _run_code(layout, n, code, group, setup, buffers, ladder, variance):
     group : `Group`, the chains that are computed together
     setup : `Setup`, the network, data, units and sizes, which stay the same
     buffers : `LoopBuffers`, with the state of the group, which changes
-    ladder : `Ladder` of temperatures, or None without simulated tempering
+    ladder : `TemperatureLadder` of temperatures, or None without simulated tempering
     variance : `Draws`, how variances of the data are drawn, or None
     """
     progress = buffers.progress
@@ -973,12 +973,12 @@ def _run_group(layout, block, group, program, setup, buffers, ladder, variance, 
     Parameters
     ----------
     layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
-    block : `Block`, whose steps are run
+    block : `LoopBlock`, whose steps are run
     group : `Group`, the chains that are computed together
     program : `ProgramCode`, the code of the prelude, of a step, and between words
     setup : `Setup`, the network, data, units and sizes, which stay the same
     buffers : `LoopBuffers`, with the state of the group, which changes
-    ladder : `Ladder` of temperatures, or None without simulated tempering
+    ladder : `TemperatureLadder` of temperatures, or None without simulated tempering
     variance : `Draws`, how variances of the data are drawn, or None
     notes : `Notes`, which are filled
     """
@@ -1013,11 +1013,11 @@ def run_chains(layout, block, chains, data, model, ladder, variance, notes, seed
     Parameters
     ----------
     layout : Layout
-    block : Block
+    block : LoopBlock
     chains : ChainState, which is updated
     data : Data
     model : Model
-    ladder : Ladder, or None without simulated tempering: what it needs isn't compiled then
+    ladder : TemperatureLadder, or None without simulated tempering: what it needs isn't compiled then
     variance : Draws, or None if variances of the data aren't drawn
     notes : Notes, which are filled
     seed : uint64

@@ -226,7 +226,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         backend, _ = get_active_backend()
         return 1 if backend.nesting_level else None
 
-    def _arguments(self, problem: Problem) -> defaults.Arguments:
+    def _arguments(self, problem: Problem) -> defaults.TrainArguments:
         """Return the arguments of `train` for a problem.
 
         They are the defaults for its size, with Langevin dynamics, or those for the user's method. The
@@ -457,7 +457,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         return self._run_until_stalled(run, run.step - thin + steps, thin)
 
     def _continue_run(
-        self, former: Run, problem: Problem, arguments: defaults.Arguments, stretch: Round, share: float
+        self, former: Run, problem: Problem, arguments: defaults.TrainArguments, stretch: Round, share: float
     ) -> Run:
         """Continue a run on a problem for a stretch of training, and return it.
 

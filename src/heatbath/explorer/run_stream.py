@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from heatbath.datasets.problem import Floats
 from heatbath.engine.compile import reporting
 from heatbath.explorer.messages import format_message, round_for_display
-from heatbath.explorer.settings import MAX_CHANGES, HistoryEntry, PageSettings, RunSettings, is_same_phase
+from heatbath.explorer.settings import MAX_CHANGES, HistoryEntry, PageRunSettings, PageSettings, is_same_phase
 from heatbath.methods.partition import Partition
 from heatbath.runs.live import LiveRun, Snapshot
 from heatbath.runs.plan import Plan
@@ -103,7 +103,7 @@ class PaceStart(NamedTuple):
 class StateAfterChange(NamedTuple):
     """Settings and heat factor that hold after a change."""
 
-    run: RunSettings
+    run: PageRunSettings
     heat: float
 
 
@@ -141,7 +141,7 @@ class RunStream:
         self.pace_start = PaceStart()
 
         # Settings, and how they change
-        self.run: RunSettings = settings.runs[name]
+        self.run: PageRunSettings = settings.runs[name]
         self.history: list[HistoryEntry] = []  # changes made so far
         self._states: list[StateAfterChange] = []  # after each of them
         self._pending = deque(self.run.history)  # changes still to be made
@@ -415,7 +415,7 @@ class RunStream:
             momenta="zero" if start is None else "thermal",
         )  # fmt: skip
 
-    def _apply(self, run: RunSettings) -> None:
+    def _apply(self, run: PageRunSettings) -> None:
         """Let settings hold from the present step on, in a new phase if more than coefficients differ.
 
         A new phase starts from the parameters of the present step. A phase without steps is replaced.

@@ -138,7 +138,7 @@ HistoryEntry = tuple[int, Change]  # a change and the step from which it holds
 
 
 @dataclass(frozen=True)
-class RunSettings:
+class PageRunSettings:
     """Settings of one of the two runs.
 
     Attributes
@@ -176,7 +176,7 @@ class RunSettings:
             anneal = {"factor": self.anneal.factor, "steps": self.anneal.steps, "from": self.anneal.begin}
         return {"method": self.method, "h": self.base_partition.h, "parts": parts, "anneal": anneal}
 
-    def with_change(self, change: object, step: int = 0) -> RunSettings:
+    def with_change(self, change: object, step: int = 0) -> PageRunSettings:
         """Return these settings with a change of the page applied.
 
         Parameters
@@ -220,7 +220,7 @@ class RunSettings:
         errors.raise_errors()
         return settings
 
-    def with_temperatures_times(self, factor: float) -> RunSettings:
+    def with_temperatures_times(self, factor: float) -> PageRunSettings:
         """Return these settings with every temperature multiplied by a factor."""
         methods = {key: _heated_method(method, factor) for key, method in self.base_partition.methods.items()}
         if factor != 1 and methods == self.base_partition.methods:
@@ -254,7 +254,7 @@ class PageSettings:
     batch: int
     chains: int
     seed: int
-    runs: Mapping[str, RunSettings]
+    runs: Mapping[str, PageRunSettings]
     problem_json: Mapping[str, Any]
     view: Mapping[str, Any]
 
@@ -557,7 +557,7 @@ def _check_hidden_layers(widths: object) -> None:
         )
 
 
-def _read_run(value: object) -> RunSettings:
+def _read_run(value: object) -> PageRunSettings:
     """Return the settings of a run that JSON from outside describes.
 
     Parameters
@@ -579,14 +579,14 @@ def _read_run(value: object) -> RunSettings:
     errors.raise_errors()
 
     change = {key: entries[key] for key in ("h", "parts", "anneal") if key in entries}
-    run = RunSettings(name, method_menu.default_partition(name)).with_change(change)
+    run = PageRunSettings(name, method_menu.default_partition(name)).with_change(change)
     with errors.field("history"):
         run = replace(run, history=_read_history(run, entries.get("history") or []))
     errors.raise_errors()
     return run
 
 
-def _read_history(run: RunSettings, value: object) -> tuple[HistoryEntry, ...]:
+def _read_history(run: PageRunSettings, value: object) -> tuple[HistoryEntry, ...]:
     """Return the changes [step, change] of a run; apply them in turn to check each of them."""
     if not isinstance(value, list) or len(value) > MAX_CHANGES:
         raise ValueError(f"history must be a list of at most {MAX_CHANGES} changes [step, change]")
@@ -714,12 +714,14 @@ def _json_value(value: Any) -> Any:
     return "inf" if isinstance(value, float) and math.isinf(value) else value
 
 
-def check_word(run: RunSettings, part: str, word: str, gamma: float | str | None = None) -> dict[str, Any]:
+def check_word(
+    run: PageRunSettings, part: str, word: str, gamma: float | str | None = None
+) -> dict[str, Any]:
     """Check whether a part of a run may have a splitting word; nothing is changed.
 
     Parameters
     ----------
-    run : RunSettings
+    run : PageRunSettings
         The run as it is.
     part : str
         Name of the part.

@@ -118,7 +118,7 @@ def LOL(
     return Partition({"hidden": hidden, "output": output}, h, posterior)
 
 
-def AdLaLa(
+def AdLaLa(  # noqa: PLR0913 # options by keyword
     h: Stepsize = 0.15,
     tau: Coefficient = AdaptiveLangevin.tau,
     sigma: Coefficient = AdaptiveLangevin.sigma,
@@ -178,7 +178,7 @@ def AdLaLa(
     return Partition({"hidden": hidden, "output": output}, h, posterior)
 
 
-def AdLAdL(
+def AdLAdL(  # noqa: PLR0913 # options by keyword
     h: Stepsize = 0.15,
     tau: Coefficient = AdaptiveLangevin.tau,
     sigma: Coefficient = AdaptiveLangevin.sigma,

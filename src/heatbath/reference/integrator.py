@@ -126,7 +126,7 @@ class Reference:
         If an argument is missing, has another shape, or asks for something that the reference can't run.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # options by keyword
         self,
         gradient: Gradient,
         start: ArrayLike | State,

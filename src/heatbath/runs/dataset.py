@@ -324,7 +324,7 @@ def gather(
     return xr.Dataset(variables, labels)
 
 
-class Piece(NamedTuple):
+class RunPiece(NamedTuple):
     """Data of some chains at step `end`, with everything recorded after step `begin`."""
 
     chains: range
@@ -333,7 +333,7 @@ class Piece(NamedTuple):
     data: Mapping[str, NDArray[Any]]
 
 
-def index_of_piece(plan: Plan, result: ResultVariable, piece: Piece) -> tuple[slice, ...]:
+def index_of_piece(plan: Plan, result: ResultVariable, piece: RunPiece) -> tuple[slice, ...]:
     """Return the index of a piece's values in a result of all chains at the last step."""
     counts = {"record": record_count, "sample": sample_count}
     spans = {name: slice(count(plan, piece.begin), count(plan, piece.end)) for name, count in counts.items()}
@@ -341,7 +341,7 @@ def index_of_piece(plan: Plan, result: ResultVariable, piece: Piece) -> tuple[sl
     return tuple(spans.get(name, slice(None)) for name in result.dimensions)
 
 
-def join(plan: Plan, pieces: Iterable[Piece], earlier: xr.Dataset | None = None) -> xr.Dataset:
+def join(plan: Plan, pieces: Iterable[RunPiece], earlier: xr.Dataset | None = None) -> xr.Dataset:
     """Join pieces of a run to the data of all chains at the last step.
 
     Parameters
@@ -432,7 +432,7 @@ def check_arrays(plan: Plan, arrays: Mapping[str, NDArray[Any]], chains: range, 
     plan, arrays
         The plan, and the results by name.
     chains, begin, end
-        The chains and steps of the piece, as in `Piece`.
+        The chains and steps of the piece, as in `RunPiece`.
     """
     length = lengths(plan, end, chains, begin)
     for result in computed_results(plan):

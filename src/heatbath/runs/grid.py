@@ -28,7 +28,7 @@ class GridPoint(NamedTuple):
     partition: Partition
 
 
-class Piece(NamedTuple):
+class ConstantPiece(NamedTuple):
     """A value of a coefficient, and the step from which on it holds."""
 
     start: int
@@ -223,14 +223,14 @@ def _join_values(label: str, old: Coefficient, new: Coefficient, step: int) -> C
     return _as_coefficient(earlier_pieces + _pieces_from(new, step))
 
 
-def _pieces_from(value: Coefficient, step: int) -> list[Piece]:
+def _pieces_from(value: Coefficient, step: int) -> list[ConstantPiece]:
     """Return the pieces of a coefficient that hold at `step` or later, the first of them from `step` on."""
     pieces = _pieces(value)
     ended = sum(following.start <= step for _, following in pairwise(pieces))
-    return [Piece(max(piece.start, step), piece.value) for piece in pieces[ended:]]
+    return [ConstantPiece(max(piece.start, step), piece.value) for piece in pieces[ended:]]
 
 
-def _as_coefficient(pieces: list[Piece]) -> Coefficient:
+def _as_coefficient(pieces: list[ConstantPiece]) -> Coefficient:
     """Return the coefficient with these pieces, where neighbours with equal values are one piece."""
     different = pieces[:1] + [piece for previous, piece in pairwise(pieces) if piece.value != previous.value]
     if len(different) == 1:
@@ -238,11 +238,11 @@ def _as_coefficient(pieces: list[Piece]) -> Coefficient:
     return Piecewise([piece.value for piece in different], [piece.start for piece in different[1:]])
 
 
-def _pieces(value: Coefficient) -> list[Piece]:
+def _pieces(value: Coefficient) -> list[ConstantPiece]:
     """Return the values of a coefficient in the order of time."""
     if not isinstance(value, Piecewise):
-        return [Piece(0, value)]
-    return [Piece(*pair) for pair in zip((0, *value.steps), value.values, strict=True)]
+        return [ConstantPiece(0, value)]
+    return [ConstantPiece(*pair) for pair in zip((0, *value.steps), value.values, strict=True)]
 
 
 def is_same_until(a: Methods, b: Methods, step: int) -> bool:

@@ -19,7 +19,7 @@ from heatbath.runs import file
 from heatbath.runs.continuation import plan_differences
 from heatbath.runs.dataset import check_memory, gather
 from heatbath.runs.distributed.pools import Pool, pool_here
-from heatbath.runs.distributed.scheduler import BlockScheduler, Sizes
+from heatbath.runs.distributed.scheduler import BlockScheduler, BlockSizes
 from heatbath.runs.distributed.store import EarlierRun, Store, check_dask, discard
 from heatbath.runs.plan import Plan
 from heatbath.runs.progress import Progress
@@ -176,7 +176,7 @@ def _run_in_folder(plan: Plan, earlier: Run | None, folder: Path, execution: _Ex
         if store.done < plan.total:
             with nullcontext(execution.pool) if execution.pool else pool_here() as pool:
                 if start is not None:
-                    chains_of_block = Sizes(plan, pool.workers(threads), threads, 0).even()
+                    chains_of_block = BlockSizes(plan, pool.workers(threads), threads, 0).even()
                     store.copy_run(start, chains_of_block)
                 _compute_blocks(store, pool, threads, execution)
 

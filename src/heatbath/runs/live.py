@@ -135,7 +135,7 @@ class LiveRun:
     Piecewise(values=(0.2, 0.1), steps=(100,))
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # options by keyword
         self,
         problem: Problem,
         network: MLP,

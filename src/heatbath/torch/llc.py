@@ -167,7 +167,7 @@ def _ratio_text(ratio: Estimate) -> str:
     return f"{ratio.value:.3f} ± {error}"
 
 
-def llc(
+def llc(  # noqa: PLR0913 # options by keyword
     model: nn.Module,
     loss: Loss,
     data: Data,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from heatbath._internal.checks import whole
-from heatbath.training.stepsize import SEARCH, Ladder
+from heatbath.training.stepsize import SEARCH, StepsizeLadder
 
 HIDDEN = (50,)  # units of each hidden layer where none are given
 SAMPLES, RECORDS = 25, 10  # networks that are kept of each chain, and records of the losses
@@ -171,7 +171,7 @@ def trial_size(steps: int, chains: int) -> TrialSize:
     return TrialSize(trial_steps, TRIAL.chains)
 
 
-def ladder_for(trial: TrialSize, samples: int) -> Ladder:
+def ladder_for(trial: TrialSize, samples: int) -> StepsizeLadder:
     """Return the ladder of stepsizes to try.
 
     Parameters
@@ -184,12 +184,12 @@ def ladder_for(trial: TrialSize, samples: int) -> Ladder:
         has, a measurement is expensive, and fewer ladders are tried.
     """
     if trial.chains == 1:
-        return Ladder(
+        return StepsizeLadder(
             largest=TRIAL.largest / SEARCH.factor, factor=SEARCH.factor, rungs=TRIAL.rungs // 2, spacing=2,
             attempts=TRIAL.cooling_attempts, cooling_attempts=TRIAL.cooling_attempts,
         )  # fmt: skip
     is_expensive = samples < TRIAL.samples * trial.chains
-    return Ladder(
+    return StepsizeLadder(
         largest=TRIAL.largest, factor=SEARCH.factor, rungs=TRIAL.rungs, attempts=TRIAL.attempts,
         cooling_attempts=TRIAL.cooling_attempts if is_expensive else TRIAL.attempts,
     )  # fmt: skip

@@ -36,7 +36,7 @@ UNSOUGHT = 0.5  # prior width where none is searched: a run may stop early, and 
 WARM_H = 0.003  # stepsize of Adam
 
 
-class Arguments(TypedDict):
+class TrainArguments(TypedDict):
     """Arguments of `train` that sample a posterior, except the seed."""
 
     partition: Partition
@@ -81,7 +81,7 @@ def arguments(
     batch: int | None = None,
     chains: int | None = None,
     samples: int = SAMPLES,
-) -> Arguments:
+) -> TrainArguments:
     """Return arguments of `train` that suit a problem and a network.
 
     They describe Langevin dynamics that sample the posterior after some steps of Adam, until the predictions
@@ -103,7 +103,7 @@ def arguments(
     size = size_for(rows, parameters, real("refine", refine, POSITIVE))
     size = with_friction(given_size(size, rows, budget if steps is None else steps, batch, chains), rows)
     samples = whole("samples", samples, low=1)
-    common: Arguments = {
+    common: TrainArguments = {
         "partition": Partition(Langevin(size.gamma), "auto", posterior), "steps": "auto",
         "batch": size.batch, "chains": size.chains, "samples": samples, "record": RECORDS,
         "momenta": "thermal", "warm": size.warm,

@@ -72,7 +72,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True)
-class Ladder:
+class StepsizeLadder:
     """Stepsizes to try together, and how often.
 
     Parameters
@@ -122,7 +122,7 @@ class TrialRunner(Protocol):
 
 
 def search_stepsize(
-    runner: TrialRunner, ladder: Ladder, history: Sequence[StepsizeTrial] = ()
+    runner: TrialRunner, ladder: StepsizeLadder, history: Sequence[StepsizeTrial] = ()
 ) -> list[StepsizeTrial]:
     """Try ladders of stepsizes until one stepsize is accepted or the attempts are used up.
 

@@ -51,7 +51,7 @@ class Options(ExecutionOptions, total=False):
     executor: object
 
 
-def train(
+def train(  # noqa: PLR0913 # options by keyword
     problem: Problem,
     network: MLP,
     partition: Partition,

@@ -52,7 +52,7 @@ AVERAGED = 50  # networks of each chain whose predictions are averaged, in the s
 RECORDS = 10  # records on which the scores of single networks are averaged, in the second half of a rung
 
 
-def tune(
+def tune(  # noqa: PLR0913 # options by keyword
     problem: Problem,
     network: MLP,
     methods: Searched | Sequence[Searched] | Mapping[str, Searched],

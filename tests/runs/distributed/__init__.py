@@ -5,7 +5,7 @@ from concurrent.futures import Executor, Future
 import numpy as np
 
 import heatbath as hb
-from heatbath.runs.distributed.scheduler import Sizes
+from heatbath.runs.distributed.scheduler import BlockSizes
 
 NETWORK = hb.MLP((5,))
 GRID = hb.AdLaLa(h=0.25, sigma=[0.0, 1e-2], tau=[1e-5, 1e-3])
@@ -31,7 +31,7 @@ class AtOnce(Executor):
 
 def limit_steps(monkeypatch, steps):
     """Limit the number of steps of every block."""
-    monkeypatch.setattr(Sizes, "until", lambda self, chains, step: min(step + steps, self.plan.steps))
+    monkeypatch.setattr(BlockSizes, "until", lambda self, chains, step: min(step + steps, self.plan.steps))
 
 
 def own_data():

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import heatbath as hb
-from heatbath.runs.distributed.scheduler import Sizes
+from heatbath.runs.distributed.scheduler import BlockSizes
 from tests.runs.distributed import GRID, NETWORK, SIZES
 
 
@@ -24,7 +24,7 @@ def cut(monkeypatch):
     """Return a function that sets the number of chains of every block."""
 
     def into(size):
-        monkeypatch.setattr(Sizes, "chains", lambda self, left: size)
+        monkeypatch.setattr(BlockSizes, "chains", lambda self, left: size)
 
     return into
 

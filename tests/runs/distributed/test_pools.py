@@ -21,7 +21,7 @@ from heatbath._internal.warnings import InterruptedWarning
 from heatbath.methods.base import _known
 from heatbath.runs.distributed import pools
 from heatbath.runs.distributed.block import NAME
-from heatbath.runs.distributed.scheduler import Sizes
+from heatbath.runs.distributed.scheduler import BlockSizes
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of other people's code
 NETWORK = hb.MLP((5,))
@@ -143,7 +143,7 @@ def cut(monkeypatch):
     """Return a function that sets the number of chains of every block."""
 
     def into(size):
-        monkeypatch.setattr(Sizes, "chains", lambda self, left: size)
+        monkeypatch.setattr(BlockSizes, "chains", lambda self, left: size)
 
     return into
 

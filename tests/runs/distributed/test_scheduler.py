@@ -29,7 +29,7 @@ from heatbath.runs.distributed import block as blocks
 from heatbath.runs.distributed import pools, scheduler
 from heatbath.runs.distributed import store as store_module
 from heatbath.runs.distributed.block import About, SharedPlan, Task
-from heatbath.runs.distributed.scheduler import SECONDS, BlockScheduler, Means, Sizes
+from heatbath.runs.distributed.scheduler import SECONDS, BlockScheduler, BlockSizes, Means
 from heatbath.runs.distributed.store import Store
 from heatbath.runs.distributed.worker import compute
 from heatbath.runs.plan import make_plan
@@ -171,9 +171,9 @@ def test_a_process_sends_back_names_of_files_however_large_a_block_is(problem, t
 
 def test_sizes_follow_the_time_that_blocks_take_and_let_all_workers_end_together(problem):
     plan = make_plan(problem, NETWORK, GRID, steps=10, chains=1000)
-    sizes = Sizes(plan, 4, 1, 0)
+    sizes = BlockSizes(plan, 4, 1, 0)
     assert sizes.unit in (1, 8, 16)
-    assert Sizes(plan, 4, 3, 0).unit == 3 * sizes.unit
+    assert BlockSizes(plan, 4, 3, 0).unit == 3 * sizes.unit
     assert sizes.chains(4000) == sizes.unit
     half = About("", 0, sizes.unit, 0, 5, [], {}, "", 0.5, 9.0, 0.0, 0.0, {})
     sizes.learn(half)  # in half a second, after some of compilation
@@ -185,7 +185,7 @@ def test_sizes_follow_the_time_that_blocks_take_and_let_all_workers_end_together
 
 def test_sizes_are_limited_by_the_bytes_of_the_results(problem, monkeypatch):
     plan = make_plan(problem, NETWORK, GRID, steps=1000, chains=100, record=1000, weights=True)
-    sizes = Sizes(plan, 1, 1, 0)
+    sizes = BlockSizes(plan, 1, 1, 0)
     sizes.learn(About("", 0, sizes.unit, 0, 1000, [], {}, "", 1e-9, 0.0, 0.0, 0.0, {}))
     assert sizes.chains(400) == 400 // sizes.unit * sizes.unit
     assert sizes.until(400, 0) == 1000
@@ -487,7 +487,7 @@ def test_all_blocks_of_a_plan_have_one_layout(problem, monkeypatch, total, kind)
     plan = make_plan(problem, NETWORK, hb.LOL(), steps=20, chains=total)
     for threads in (1, 2, 64):
         monkeypatch.setenv("HEATBATH_THREADS", str(threads))
-        sizes = Sizes(plan, 2, 2, 0)
+        sizes = BlockSizes(plan, 2, 2, 0)
         assert type(simulation.layout_of_blocks(plan)).__name__ == kind
         assert sizes.unit == 2 * simulation.layout_of_blocks(plan).lanes
         for chains in (range(total), range(total - 1, total), range(1, 3)):

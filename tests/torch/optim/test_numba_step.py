@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import heatbath as hb
+from heatbath.engine.tensor_step import PIECE
 from heatbath.engine.threads import spread
 from heatbath.torch.optim import numba_step
 from heatbath.torch.optim.optimizer import Partitioned

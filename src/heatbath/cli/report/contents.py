@@ -37,7 +37,7 @@ MOST_DEPENDENCES = 6  # columns whose effect is shown
 LOSS_NAMES = {"binary": "log loss", "classes": "log loss", "counts": "loss", "regression": "squared error"}
 
 
-class Temperature(NamedTuple):
+class PartTemperature(NamedTuple):
     """The kinetic temperature of a part, beside its target."""
 
     target: float
@@ -73,7 +73,7 @@ class PointReport:
     chains: int
     diverged: int
     recorded: dict[str, Measured | None]
-    temperatures: dict[str, Temperature]
+    temperatures: dict[str, PartTemperature]
 
     def to_json(self) -> Json:
         """Return the point as an entry of `rows` in summary.json."""
@@ -342,7 +342,7 @@ def _noise_by_target(run: Run, variances: Floats) -> dict[str, Measured | None]:
     }
 
 
-def _temperatures(run: Run, labels: Mapping[str, Any]) -> dict[str, Temperature]:
+def _temperatures(run: Run, labels: Mapping[str, Any]) -> dict[str, PartTemperature]:
     """Return the kinetic temperature of each part over the second half of a run.
 
     If the target temperature changes in steps, only the time after the last change counts. Methods that
@@ -369,7 +369,7 @@ def _temperatures(run: Run, labels: Mapping[str, Any]) -> dict[str, Temperature]
     table = equipartition(point, burn_in=burn_in)
     columns = [table[name].values for name in ("target", "temperature", "low", "high")]
     rows = zip(table["part"].values, np.column_stack(columns).tolist(), strict=True)
-    return {str(part): Temperature(target, Measured(*values)) for part, (target, *values) in rows}
+    return {str(part): PartTemperature(target, Measured(*values)) for part, (target, *values) in rows}
 
 
 def _start_of_even_spacing(steps: NDArray[np.int64]) -> int:

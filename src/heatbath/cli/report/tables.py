@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from heatbath._internal.checks import is_real
 from heatbath.cli.report.baseline import BALANCED
-from heatbath.cli.report.contents import PointReport, RunReport, SearchReport, Temperature, choice_rule
+from heatbath.cli.report.contents import PartTemperature, PointReport, RunReport, SearchReport, choice_rule
 from heatbath.diagnostics.statistics import Measured
 from heatbath.evaluation.baseline_models import linear_training_size
 from heatbath.evaluation.forecasts import BRIEF_MEASURES, find_measure
@@ -311,7 +311,7 @@ def _same_decimals(numbers: Sequence[float]) -> list[str]:
     return [f"{round(number, decimals) + 0.0:,.{max(decimals, 0)}f}" for number in numbers]
 
 
-def _format_temperature(temperature: Temperature | None) -> str:
+def _format_temperature(temperature: PartTemperature | None) -> str:
     """Return a measured temperature and its target as text; a dash if it is unknown."""
     if temperature is None or not math.isfinite(temperature.value.value):
         return UNKNOWN

@@ -31,12 +31,12 @@ from heatbath.datasets.tables.sniff import (
     NUMERAL,
     PIECE,
     SEPARATORS,
+    ByteStream,
     Decimals,
     Lines,
     Mark,
     Reading,
     ReadOnce,
-    Stream,
     distinct_names,
     find_encoding,
     find_header,
@@ -464,7 +464,7 @@ def _read_csv(
     if other_format is not None:
         raise ValueError(f"{name} is {other_format}, and no table: CSV or Parquet is needed")
 
-    stream = None if file.seekable() else Stream(file)
+    stream = None if file.seekable() else ByteStream(file)
     lines = Lines(name, io.TextIOWrapper(cast(Any, stream or file), encoding, newline=""), stream)
     try:
         frames = _read_rows(name, lines, sample, rows, reading, together)

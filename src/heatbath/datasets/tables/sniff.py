@@ -262,8 +262,8 @@ class ReadOnce(io.RawIOBase):
         return len(content)
 
 
-class Stream(io.BufferedIOBase):
-    """Stream that is read line by line, and knows whether another line has arrived."""
+class ByteStream(io.BufferedIOBase):
+    """ByteStream that is read line by line, and knows whether another line has arrived."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         """Read lines from a binary stream."""
@@ -300,13 +300,13 @@ class Lines:
         Name of the file in errors.
     text : TextIOWrapper
         The file.
-    stream : Stream or None
+    stream : ByteStream or None
         The stream behind the text, if it is one.
     number : int
         Number of the last line that was read.
     """
 
-    def __init__(self, name: str, text: io.TextIOWrapper, stream: Stream | None) -> None:
+    def __init__(self, name: str, text: io.TextIOWrapper, stream: ByteStream | None) -> None:
         """Start before the first line; the parameters are described with the class."""
         self.name, self.text, self.stream, self.number = name, text, stream, 0
 

@@ -182,7 +182,7 @@ class About(NamedTuple):
         return NAME.format(self.first, self.stop, self.begin, self.end)
 
 
-class Finished(NamedTuple):
+class FinishedBlock(NamedTuple):
     """A computed block: its description and the bytes of its sealed file.
 
     `state` is the state from which its chains continue, if they are not at the last step of the plan.

@@ -29,7 +29,7 @@ from joblib.parallel import get_active_backend
 
 from heatbath._internal import atomic_write
 from heatbath._internal.checks import shown
-from heatbath.runs.distributed.block import Finished, SharedPlan, Task
+from heatbath.runs.distributed.block import FinishedBlock, SharedPlan, Task
 from heatbath.runs.distributed.store import about_block
 from heatbath.runs.distributed.worker import compute
 
@@ -101,9 +101,9 @@ class Pool:
         """Have a block computed, and return the future of its answer."""
         return self.executor.submit(compute, task, content, self._is_wanted)
 
-    def received(self, answer: Any) -> Finished:
+    def received(self, answer: Any) -> FinishedBlock:
         """Return the block in a worker's answer."""
-        block: Finished = answer
+        block: FinishedBlock = answer
         return block
 
     def cancel(self, futures: list[Future[Any]]) -> None:
@@ -177,14 +177,14 @@ class ProcessPool(Pool):
         """Have a block computed, and return the future of its answer."""
         return self.executor.submit(_compute_to_files, task, content, self._folder)
 
-    def received(self, answer: Any) -> Finished:
+    def received(self, answer: Any) -> FinishedBlock:
         """Return the block in the files that a worker has named, and remove them."""
         block_path, state_path = answer
         about, content = about_block(block_path), block_path.read_bytes()
         state = None if state_path is None else state_path.read_bytes()
         for path in filter(None, answer):
             path.unlink()
-        return Finished(about, content, state)
+        return FinishedBlock(about, content, state)
 
     def cancel(self, futures: list[Future[Any]]) -> None:
         """Cancel tasks, and wait until they have ended."""
@@ -316,7 +316,7 @@ class RayPool(Pool):
         )
 
 
-def _compute_with_ray(task: Task, content: PlanContent) -> Finished:
+def _compute_with_ray(task: Task, content: PlanContent) -> FinishedBlock:
     """Compute a block on a worker of Ray, which fetches the pieces of the plan if it needs them."""
     import ray
 

@@ -16,7 +16,7 @@ from heatbath._internal.checks import shown
 from heatbath._internal.interrupts import deferred_interrupts
 from heatbath.engine.compile import report
 from heatbath.runs.dataset import sizes
-from heatbath.runs.distributed.block import About, BlocksError, Finished, Task
+from heatbath.runs.distributed.block import About, BlocksError, FinishedBlock, Task
 from heatbath.runs.distributed.pools import AHEAD, LOOK, PlanContent, Pool
 from heatbath.runs.distributed.store import Store
 from heatbath.runs.plan import Plan
@@ -30,7 +30,7 @@ COUNTING = 1.0  # seconds between two counts of the workers
 KEEPING_SHARE = 0.5  # of the time may go into keeping the blocks that all workers bring
 
 
-class Sizes:
+class BlockSizes:
     """The size of the next block, as finished blocks teach it.
 
     A block has as many chains as take SECONDS, or longer where keeping the blocks of all workers would take
@@ -130,7 +130,7 @@ class BlockScheduler:
 
         self.left = store.missing()
         self.unfinished = [UnfinishedChains(about, None) for about in store.unfinished()]
-        self.sizes = Sizes(self.plan, 1, threads, store.first)
+        self.sizes = BlockSizes(self.plan, 1, threads, store.first)
         self.under_way: dict[Future[Any], Task] = {}
         self.lost: dict[int, int] = {}  # number of lost workers of a block, by its first chain
 
@@ -244,7 +244,7 @@ class BlockScheduler:
         self.lost.pop(task.first, None)
         self.sizes.learn(block.about, time.perf_counter() - begin)
 
-    def _count(self, block: Finished, continues: bool) -> None:
+    def _count(self, block: FinishedBlock, continues: bool) -> None:
         """Take the results of a stored block into the means, and note its chains if they are unfinished.
 
         If it `continues` an earlier block of its chains, the values of that one no longer count.
@@ -310,7 +310,7 @@ class Means:
 
 def _check_answer(task: Task, block: object) -> None:
     """Raise unless a worker's answer is the block that was asked for."""
-    if not isinstance(block, Finished):
+    if not isinstance(block, FinishedBlock):
         raise ValueError(f"it is no block, but {shown(block)}")
     about = block.about
     if (about.first, about.stop, about.begin) != (task.first, task.stop, task.step):

@@ -26,8 +26,8 @@ from heatbath._internal.warnings import DifferentBitsWarning, warn
 from heatbath.runs import file
 from heatbath.runs.continuation import plan_differences
 from heatbath.runs.dataset import (
-    Piece,
     ResultVariable,
+    RunPiece,
     check_arrays,
     computed_results,
     final_labels,
@@ -39,7 +39,7 @@ from heatbath.runs.distributed.block import (
     About,
     Block,
     BlocksError,
-    Finished,
+    FinishedBlock,
     SharedPlan,
     sealed_block,
     sealed_state,
@@ -183,7 +183,7 @@ class Store:
         """Step at which the blocks begin."""
         return 0 if self.earlier is None else self.earlier.step
 
-    def add(self, block: Finished) -> None:
+    def add(self, block: FinishedBlock) -> None:
         """Check a block that a worker has computed, and keep it."""
         about, content = block.about, block.content
         self._check(about, about.name)
@@ -218,7 +218,7 @@ class Store:
                     machine=self._machine, host=socket.gethostname(), seconds=0.0, compiled=0.0,
                     loss=math.nan, accuracy=math.nan, temperature={},
                 )  # fmt: skip
-                self.add(Finished(about, sealed_block(data, about), None))
+                self.add(FinishedBlock(about, sealed_block(data, about), None))
 
     def _keep(self, block: Block) -> None:
         """Count a block and put it behind the earlier ones of its chains."""
@@ -319,14 +319,14 @@ class Store:
         """
         return join(self.plan, self._pieces(), None if self.earlier is None else self.earlier.data)
 
-    def _pieces(self) -> Iterator[Piece]:
+    def _pieces(self) -> Iterator[RunPiece]:
         """Yield the data of all blocks, and drop those that were in memory."""
         names = [result.name for result in computed_results(self.plan)]
         for first in self._firsts:
             for block in self.blocks[first]:
                 about, arrays = block.about, block.arrays(names)
                 check_arrays(self.plan, arrays, about.chains, about.begin, about.end)
-                yield Piece(about.chains, about.begin, about.end, arrays)
+                yield RunPiece(about.chains, about.begin, about.end, arrays)
             if self.folder is None:
                 self.blocks[first] = [Block(block.about, b"") for block in self.blocks[first]]
 

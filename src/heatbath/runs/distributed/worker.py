@@ -25,7 +25,7 @@ from heatbath.runs.distributed.block import (
     AbandonedError,
     About,
     CachedPlan,
-    Finished,
+    FinishedBlock,
     Task,
     cache_lock,
     cache_plan,
@@ -55,7 +55,7 @@ _ready: set[Hashable] = set()  # the compiled code that this process has
 
 def compute(
     task: Task, content: Mapping[str, Content], is_wanted: Callable[[], bool] | None = None
-) -> Finished:
+) -> FinishedBlock:
     """Compute a block, and return it with its description: the function that workers call.
 
     The block ends before the last step of the task if it takes longer than `task.seconds`.
@@ -107,7 +107,7 @@ def compute(
         temperature=last.temperature,
     )  # fmt: skip
     end_state = None if about.end == plan.steps else sealed_state(plan, result)
-    return Finished(about, sealed_block(result, about), end_state)
+    return FinishedBlock(about, sealed_block(result, about), end_state)
 
 
 def machine(plan: Plan, modules: Sequence[str]) -> dict[str, str]:

@@ -145,7 +145,7 @@ class Chains(nn.Module):
         object
             What the module returns, with the chain as the first axis of its tensors.
         """
-        arguments = Arguments(inputs, keywords, each)
+        arguments = ModuleArguments(inputs, keywords, each)
         if each:
             self._check_first_axis(arguments)
         tensors = {name: getattr(self, stacked_name) for name, stacked_name in self._stacked_names.items()}
@@ -155,7 +155,7 @@ class Chains(nn.Module):
             return self._call_at_once(tensors, arguments)
         return self._call_in_new_mode(tensors, arguments)
 
-    def _call_in_new_mode(self, tensors: dict[str, Tensor], arguments: Arguments) -> object:
+    def _call_in_new_mode(self, tensors: dict[str, Tensor], arguments: ModuleArguments) -> object:
         """Call the chains for the first time in this mode (training or evaluation), and settle the manner.
 
         If `torch.func.vmap` cannot call them at once, they are called one by one from now on, with a warning.
@@ -164,7 +164,7 @@ class Chains(nn.Module):
         ----------
         tensors : dict of str to Tensor
             Stacked parameters and buffers, (chains, ...), by their names in the module of one chain.
-        arguments : Arguments
+        arguments : ModuleArguments
             Arguments of the call.
 
         Returns
@@ -193,7 +193,7 @@ class Chains(nn.Module):
         )
         return outputs
 
-    def _check_first_axis(self, arguments: Arguments) -> None:
+    def _check_first_axis(self, arguments: ModuleArguments) -> None:
         """Refuse tensors without the chain as their first axis."""
         for leaf in tree_leaves((arguments.inputs, arguments.keywords)):
             if isinstance(leaf, Tensor) and leaf.shape[:1] != (self.count,):
@@ -201,14 +201,14 @@ class Chains(nn.Module):
                     f"each: inputs must be (chains, ...) of {self.count} chains, got {shown(leaf)}"
                 )
 
-    def _take_snapshot(self) -> Snapshot:
+    def _take_snapshot(self) -> ModeSnapshot:
         """Copy what a call of the chains may change: buffers and the states of random generators."""
         devices = sorted({p.device.index or 0 for p in self.parameters() if p.is_cuda})
         cuda_states = {device: torch.cuda.get_rng_state(device) for device in devices}
-        return Snapshot([buffer.clone() for buffer in self.buffers()], torch.get_rng_state(), cuda_states)
+        return ModeSnapshot([buffer.clone() for buffer in self.buffers()], torch.get_rng_state(), cuda_states)
 
     @torch.no_grad()
-    def _restore(self, snapshot: Snapshot) -> None:
+    def _restore(self, snapshot: ModeSnapshot) -> None:
         """Restore buffers and generators after a call that failed, so that it doesn't count twice."""
         for buffer, saved in zip(self.buffers(), snapshot.buffers, strict=True):
             buffer.copy_(saved)
@@ -216,7 +216,7 @@ class Chains(nn.Module):
         for device, state in snapshot.cuda_states.items():
             torch.cuda.set_rng_state(state, device)
 
-    def _call_at_once(self, tensors: dict[str, Tensor], arguments: Arguments) -> object:
+    def _call_at_once(self, tensors: dict[str, Tensor], arguments: ModuleArguments) -> object:
         """Call all chains in one pass, by `torch.func.vmap` over their first axis.
 
         `tensors` are the stacked parameters and buffers by their names in the module of one chain. In the
@@ -231,7 +231,7 @@ class Chains(nn.Module):
         call_chains = torch.func.vmap(call_chain, in_dims=(0, *axes), randomness="different")
         return call_chains(tensors, inputs, keywords)
 
-    def _call_one_by_one(self, tensors: dict[str, Tensor], arguments: Arguments) -> object:
+    def _call_one_by_one(self, tensors: dict[str, Tensor], arguments: ModuleArguments) -> object:
         """Call the chains one after the other, and stack their outputs along a first axis.
 
         `tensors` are the stacked parameters and buffers by their names in the module of one chain. Outputs
@@ -267,7 +267,7 @@ class Chains(nn.Module):
         axes = (0, *(None for _ in targets))
         return torch.func.vmap(function, in_dims=axes, randomness="different")(outputs, *targets)
 
-    def alive(self, state: Mapping[str, Tensor] | None = None) -> Tensor:
+    def alive(self, state: Mapping[str, Any] | None = None) -> Tensor:
         """Return which chains have finite parameters and buffers.
 
         Elements that are not finite in a buffer of the module itself, such as a mask of -inf, don't count.
@@ -294,7 +294,7 @@ class Chains(nn.Module):
             finite_chains.append(is_finite.reshape(self.count, -1).all(dim=1))
         return torch.stack(finite_chains).all(dim=0)
 
-    def states(self, state: Mapping[str, Tensor] | None = None) -> Iterator[dict[str, Tensor]]:
+    def states(self, state: Mapping[str, Any] | None = None) -> Iterator[dict[str, Tensor]]:
         """Yield the state of the module in each chain.
 
         Parameters
@@ -348,7 +348,7 @@ class Chains(nn.Module):
         )
 
 
-class Arguments(NamedTuple):
+class ModuleArguments(NamedTuple):
     """Arguments of a call of the chains; if they are stacked, tensors among them are (chains, ...)."""
 
     inputs: tuple[object, ...]
@@ -356,7 +356,7 @@ class Arguments(NamedTuple):
     are_stacked: bool
 
 
-class Snapshot(NamedTuple):
+class ModeSnapshot(NamedTuple):
     """What a call of the chains may change: their buffers, and the states of torch's generators."""
 
     buffers: list[Tensor]

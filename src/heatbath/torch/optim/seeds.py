@@ -22,7 +22,7 @@ _counts: dict[int, Iterator[int]] = {}  # of optimisers that were made, by torch
 _step_counts: dict[tuple[int, int], Iterator[int]] = {}  # of optimisers that were stepped, by seed and chain
 
 
-class Fingerprint(NamedTuple):
+class ParameterFingerprint(NamedTuple):
     """What tells different parameters apart."""
 
     shape: tuple[int, ...]
@@ -147,24 +147,24 @@ def _describe_conflict(process: str) -> str:
     )
 
 
-def _fingerprint(parameter: Tensor) -> Fingerprint:
+def _fingerprint(parameter: Tensor) -> ParameterFingerprint:
     """Return the fingerprint of a parameter; lazy parameters have none yet."""
     if is_lazy(parameter) or parameter.is_meta:
-        return Fingerprint((), 0.0, 0.0)
+        return ParameterFingerprint((), 0.0, 0.0)
     if hasattr(parameter, "placements"):  # a DTensor, which knows what part of the whole it is
-        return Fingerprint(tuple(parameter.shape), 0.0, 0.0)
+        return ParameterFingerprint(tuple(parameter.shape), 0.0, 0.0)
     values = parameter.detach().double()
-    return Fingerprint(tuple(parameter.shape), float(values.sum()), float(values.abs().sum()))
+    return ParameterFingerprint(tuple(parameter.shape), float(values.sum()), float(values.abs().sum()))
 
 
-def _are_alike(first: Sequence[Fingerprint], second: Sequence[Fingerprint]) -> bool:
+def _are_alike(first: Sequence[ParameterFingerprint], second: Sequence[ParameterFingerprint]) -> bool:
     """Return whether two lists of fingerprints agree up to rounding.
 
     A fingerprint may be a plain list, as JSON has it.
     """
     if len(first) != len(second):
         return False
-    for a, b in zip(starmap(Fingerprint, first), starmap(Fingerprint, second), strict=True):
+    for a, b in zip(starmap(ParameterFingerprint, first), starmap(ParameterFingerprint, second), strict=True):
         tolerance = ROUNDING * max(a.total_of_sizes, b.total_of_sizes)
         if tuple(a.shape) != tuple(b.shape) or abs(a.total - b.total) > tolerance:
             return False

@@ -96,8 +96,9 @@ class Observations:
         for unit in units:
             size += unit.size
             shards += unit.shards
-            tensors = unit.unstacked()
-            for theta, gradient in zip(tensors.theta, tensors.gradients, strict=True):
+            for theta, gradient in zip(unit.theta, unit.gradients, strict=True):
+                if unit.chain_count > 1:  # stacked tensors of several chains
+                    theta, gradient = theta[unit.chain], gradient[unit.chain]
                 flat = theta.flatten()
                 virial = scale * torch.dot(flat, gradient.to(theta).flatten()).double()
                 terms.append(virial + decay * torch.dot(flat, flat).double() if decay else virial)

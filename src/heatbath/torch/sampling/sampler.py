@@ -177,7 +177,7 @@ class Sampler:
     (torch.Size([100, 2]), True)
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # options by keyword
         self,
         model: nn.Module,
         loss: Loss,

@@ -100,7 +100,7 @@ class TunedModels(Trials):
         return self.trained[self.winner].samples
 
 
-def tune(
+def tune(  # noqa: PLR0913 # options by keyword
     make_model: Callable[[], nn.Module],
     data: Data,
     methods: Methods,
@@ -332,7 +332,7 @@ class StepCounter:
             self.progress(Progress(self.made, total, seconds, loss, {}, finding=True))
 
 
-class Finished(NamedTuple):
+class FinishedFamily(NamedTuple):
     """A candidate that trains no further, with its model."""
 
     trial: Trial
@@ -380,7 +380,7 @@ class ModuleTrainer:
     steps: int
     counter: StepCounter
     waiting: dict[str, Trained] = field(default_factory=dict)
-    finished: dict[Family, Finished] = field(default_factory=dict)
+    finished: dict[Family, FinishedFamily] = field(default_factory=dict)
     in_training: str = ""
     epoch_starts: set[int] = field(default_factory=lambda: {0})
 
@@ -426,7 +426,7 @@ class ModuleTrainer:
                 if trial.diverged:
                     break
             else:
-                self.finished[candidate.family] = Finished(trial, trained)
+                self.finished[candidate.family] = FinishedFamily(trial, trained)
             yield trial
 
     def drop(self, losers: Sequence[Trial]) -> None:
@@ -435,7 +435,7 @@ class ModuleTrainer:
             family, trained = trial.candidate.family, self.waiting.pop(trial.name)
             best = self.finished.get(family)
             if best is None or trial.worth(self.by) < best.trial.worth(self.by):
-                self.finished[family] = Finished(trial, trained)
+                self.finished[family] = FinishedFamily(trial, trained)
 
     def _start(self, candidate: Candidate) -> Trained:
         """Return a new model with the candidate's optimiser; all candidates have the same seeds."""
