@@ -1,6 +1,7 @@
 """The source reads like an engineer's prose: docstrings begin with verbs, names are nouns."""
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +20,7 @@ MOST_EVERYDAY = 0.001  # share of bound names
 LONGEST = 50  # lines of a function without its docstring
 DEEPEST = 4  # nested statements
 MOST_UNNAMED = 3  # values of a returned tuple that need no names
+TUPLES_OF_NUMBA = {"engine/random.py:_tile_counter"}  # compiled code passes a counter's words as one tuple
 BLOCKS = ast.If | ast.For | ast.While | ast.With | ast.Try
 
 
@@ -68,7 +70,9 @@ def depth(node):
 
 
 def unnamed_values(function):
-    """Return the number of values in the largest tuple that a function returns."""
+    """Return the number of values in the largest tuple that a function returns; keys and rows don't count."""
+    if function.returns and re.search(r"Hashable|\.\.\.", ast.unparse(function.returns)):
+        return 0
     tuples = [
         node.value
         for node in ast.walk(function)
@@ -110,11 +114,20 @@ def test_returned_tuples_of_more_than_three_values_have_names():
     unnamed = [
         f"{path}:{function.name} returns {unnamed_values(function)} values"
         for path, tree in parsed_sources().items()
-        if not path.startswith("engine/simd")  # code generators of Numba return what Numba asks for
         for function in functions(tree)
-        if unnamed_values(function) > MOST_UNNAMED
+        if unnamed_values(function) > MOST_UNNAMED and f"{path}:{function.name}" not in TUPLES_OF_NUMBA
     ]
     assert unnamed == []
+
+
+def test_no_class_name_stands_twice():
+    classes = Counter(
+        node.name
+        for tree in parsed_sources().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in classes.items() if count > 1] == []
 
 
 def test_the_counts_see_what_they_should():
@@ -123,7 +136,7 @@ def test_the_counts_see_what_they_should():
     tree = ast.parse(source)
     (function,) = functions(tree)
     assert is_fragment(function)
-    assert list(bound_names(tree)) == ["of", "i"] or set(bound_names(tree)) == {"of", "i"}
+    assert set(bound_names(tree)) == {"of", "i"}
     assert length(function) == 4
     assert depth(function) == 2
     assert unnamed_values(function) == 4

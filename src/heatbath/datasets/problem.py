@@ -89,7 +89,9 @@ class Problem:
             raise TypeError(
                 f"Problem: name must be text and recipe a dict or None, got {self.name!r} and {self.recipe!r}"
             )
-        draws, rows, tests, inputs, columns = self._check_shapes()
+        self._check_shapes()
+        draws, rows, inputs = self.X_train.shape
+        tests, columns = self.X_test.shape[1], self.Y_train.shape[2]
 
         for name, count in (("weights_train", rows), ("weights_test", tests)):
             weights = getattr(self, name)
@@ -109,14 +111,8 @@ class Problem:
             )
         self._check_units(inputs, columns)
 
-    def _check_shapes(self) -> tuple[int, int, int, int, int]:
-        """Check and store X and Y as contiguous float64.
-
-        Returns
-        -------
-        draws, rows, tests, inputs, columns : int
-            Numbers of data sets, training rows, test rows, columns of X, and columns of Y.
-        """
+    def _check_shapes(self) -> None:
+        """Check the shapes of X and Y, and store them as contiguous float64."""
         for name in ("X_train", "Y_train", "X_test", "Y_test"):
             store(self, **{name: numbers(f"Problem: {name}", getattr(self, name), (3,))})
         if 0 in self.X_train.shape:
@@ -139,7 +135,6 @@ class Problem:
                     f"the same draws and columns in train and test; X_train is {self.X_train.shape}, "
                     f"Y_train {self.Y_train.shape}, X_test {self.X_test.shape}, Y_test {self.Y_test.shape}"
                 )
-        return draws, rows, tests, inputs, columns
 
     def _check_units(self, inputs: int, columns: int) -> None:
         """Check shifts and scales, and store one of each for every feature and target.

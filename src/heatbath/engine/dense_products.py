@@ -97,9 +97,9 @@ def tile_size(remaining):
     return 4 if remaining >= 4 else 1
 
 
-def _tiles_of(make: Any) -> tuple[Any, Any, Any, Any]:
+def _tiles_of(make: Any) -> list[Any]:
     """Return the functions that `make` returns for tiles of 4 by 4, 4 by 1, 1 by 4 and 1 by 1."""
-    return make(4, 4), make(4, 1), make(1, 4), make(1, 1)
+    return [make(rows, columns) for rows, columns in ((4, 4), (4, 1), (1, 4), (1, 1))]
 
 
 def _make_product(rows: int, columns: int) -> Any:

@@ -187,22 +187,22 @@ def sum_squared_residuals(layout, theta, network, table, sets, room, sums, stude
             sums[k * lanes + lane] = 0.0
     for first in range(0, table.data, chunk):
         examples = _forward_chunk(layout, theta, network, table, table.columns, sets, room, first)
-        for i in range(examples):
+        for pair in range(examples * network.out):  # an example, and one of its targets
+            i, k = pair // network.out, pair % network.out
             row = (first + i) % ROW
-            for k in range(network.out):
-                if network.loss == STUDENT and row == 0:
-                    _fill_gammas(layout, student, sets, table.data, first + i, k)
-                for lane in range(group_size):
-                    index = (k * chunk + i) * group_size + lane  # of (column, example, lane)
-                    residual = np.float64(room.logits[index]) - np.float64(room.targets[index])
-                    square = residual * residual
-                    if network.loss == STUDENT:
-                        spread = network.degrees + square / student.variances[k * lanes + lane]
-                        square *= student.gammas[(k * ROW + row) * group_size + lane] / spread
-                    elif table.weight >= 0:
-                        weight = room.targets[(table.weight * chunk + i) * group_size + lane]
-                        square *= np.float64(weight)
-                    sums[k * lanes + lane] += square
+            if network.loss == STUDENT and row == 0:
+                _fill_gammas(layout, student, sets, table.data, first + i, k)
+            for lane in range(group_size):
+                index = (k * chunk + i) * group_size + lane  # of (column, example, lane)
+                residual = np.float64(room.logits[index]) - np.float64(room.targets[index])
+                square = residual * residual
+                if network.loss == STUDENT:
+                    spread = network.degrees + square / student.variances[k * lanes + lane]
+                    square *= student.gammas[(k * ROW + row) * group_size + lane] / spread
+                elif table.weight >= 0:
+                    weight = room.targets[(table.weight * chunk + i) * group_size + lane]
+                    square *= np.float64(weight)
+                sums[k * lanes + lane] += square
 
 
 class MixtureData(NamedTuple):
