@@ -33,7 +33,7 @@ from heatbath.engine.loop import (
     Units,
     run_chains,
 )
-from heatbath.engine.program import Program, ProgramStage, encode
+from heatbath.engine.program import Program
 from heatbath.engine.records import Notes
 from heatbath.engine.simd import lane_count
 from heatbath.engine.threads import spread, thread_count
@@ -112,7 +112,7 @@ class Ensemble:
         self.network = shape.network(self.layout, lane_count(theta.dtype), chunk)
         self.units = _units_of(self.program)
         self.ladder = _ladder_of(self.program)
-        self._prelude = self._code(PRELUDE, [program.prelude for program in self.programs], 0, 1, 0)
+        self._prelude = self._code(PRELUDE, 0, 1, 0)
         is_scheduled = any(program.scheduled for program in self.programs)
         self._constant_code = None if is_scheduled else self._program_code(0, 2, -1)
         self._variance = variance
@@ -238,28 +238,24 @@ class Ensemble:
         """
         return ProgramCode(
             self._prelude,
-            self._code(STEPS, [program.steps for program in self.programs], first, stop, base),
-            self._code(BETWEEN, [program.between for program in self.programs], first, stop, base),
+            self._code(STEPS, first, stop, base),
+            self._code(BETWEEN, first, stop, base),
         )
 
-    def _code(
-        self, identity: int, stages: Sequence[Sequence[ProgramStage]], first: int, stop: int, base: int
-    ) -> Code:
+    def _code(self, identity: int, first: int, stop: int, base: int) -> Code:
         """Return the code of some stages, with the coefficients of steps first to stop - 1.
 
         Parameters
         ----------
         identity : int
             PRELUDE, STEPS or BETWEEN.
-        stages : sequence
-            The stages of each program, which are the same but for the values of coefficients.
         first, stop, base : int
             As in `_program_code`.
         """
-        controls, operations = encode(stages[0])
-        pairs = list(zip(self.programs, stages, strict=True))
-        tables = np.stack([table(program, chosen, first, stop) for program, chosen in pairs])
-        priors = np.stack([decays(program, chosen, first, stop) for program, chosen in pairs])
+        controls, operations = self.program.encoded[identity]
+        pairs = [(program, program.stages[identity]) for program in self.programs]
+        tables = np.stack([table(program, stages, first, stop) for program, stages in pairs])
+        priors = np.stack([decays(program, stages, first, stop) for program, stages in pairs])
         sizes = len(controls), stop - first, len(operations)
         return Code(controls, operations, tables, priors, base, identity, *sizes)
 
@@ -267,14 +263,15 @@ class Ensemble:
         """Draw momenta in place at the temperatures of the methods at the start."""
         size = self.chains.theta.shape[1]
         z = normals(int(self.seed), START, 1, self.chains.number, 0, 0, size)
-        for chain, point in enumerate(self.chains.point):
-            for unit in self.programs[point].units:
+        for point, program in enumerate(self.programs):
+            chains = np.flatnonzero(self.chains.point == point)
+            for unit in program.units:
                 method = unit.part.method
                 temperature = 0.0 if method.temperature is None else method.temperature
                 tau = method.tempering.ladder[0] if method.tempering else at(temperature, 0)
                 for span in unit.ranges:
                     elements = slice(span.start, span.stop)
-                    self.chains.p[chain, elements] = math.sqrt(tau) * z[chain, elements]
+                    self.chains.p[chains, elements] = math.sqrt(tau) * z[chains, elements]
 
 
 def _starting_state(
@@ -388,11 +385,7 @@ def structure(program: Program) -> Hashable:
 
     Chains whose programs have equal structures can be in one ensemble.
     """
-    codes = [
-        array.tobytes()
-        for stages in (program.prelude, program.steps, program.between)
-        for array in encode(stages)
-    ]
+    codes = [array.tobytes() for stages in program.encoded for array in stages]
     units = [(unit.part.name, unit.ranges) for unit in program.units]
     return (*codes, *units, program.partition.tempering)
 

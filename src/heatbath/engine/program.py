@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -143,6 +144,16 @@ class Program:
         for method in self.partition.methods.values():
             values.extend(vars(method).values())
         return any(isinstance(value, Schedule) for value in values)
+
+    @property
+    def stages(self) -> tuple[tuple[ProgramStage, ...], ...]:
+        """The prelude, the stages of a step, and those that stop between two words."""
+        return self.prelude, self.steps, self.between
+
+    @cached_property
+    def encoded(self) -> list[EncodedStages]:
+        """These stages as the arrays that compiled code reads."""
+        return [encode(stages) for stages in self.stages]
 
 
 class EncodedStages(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TypeAlias, TypeVar
 
@@ -121,6 +122,11 @@ class Partition:
     @property
     def methods(self) -> dict[Key, Method]:
         """Method of each key, as a copy in a fixed order, with "rest" last."""
+        return dict(self._methods)
+
+    @cached_property
+    def _methods(self) -> dict[Key, Method]:
+        """Method of each key in a fixed order, with "rest" last."""
         return dict(sorted(self.assigned, key=lambda pair: (_is_rest(pair[0]), str(pair[0]))))
 
     def __repr__(self) -> str:
@@ -201,7 +207,7 @@ class Partition:
             return self.at_stepsize(falling(self.h, math.sqrt(factor), step))
         return Partition(methods, self.h)
 
-    @property
+    @cached_property
     def tempering(self) -> SimulatedTempering | None:
         """Ladder of its parts with simulated tempering, or None."""
         return next(iter(_ladders(self.methods.values())), None)
