@@ -193,7 +193,7 @@ def test_a_folder_that_cannot_be_written_is_named(problem, tmp_path, monkeypatch
 def test_a_folder_is_refused_where_it_cannot_be(problem, tmp_path):
     with pytest.raises(ValueError, match="its own checkpoint"):
         hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", checkpoint=tmp_path / "run.nc", **SIZES)
-    with pytest.raises(ValueError, match='nothing may be "auto"'):
+    with pytest.raises(ValueError, match='replace every "auto" by a number'):
         hb.train(problem, NETWORK, hb.AdLaLa(), steps=60, warm=10, folder=tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 
