@@ -9,7 +9,7 @@ from itertools import count
 
 from websockets.sync.client import connect
 
-from heatbath.explorer.session import make_streams
+from heatbath.explorer.session import Session, make_streams
 from heatbath.explorer.settings import read_settings
 from tests.patience import PATIENCE
 
@@ -20,6 +20,16 @@ SMALL = {
     "chains": 2,
     "runs": {"A": {"method": "AdLaLa"}, "B": {"method": "Adam"}},
 }
+
+
+def session_without_workers(**settings):
+    """Return a session with small runs that no worker serves, its streams, and the messages it sends."""
+    messages = []
+    read = read_settings({**SMALL, **settings})
+    session = Session(lambda text: messages.append(json.loads(text)) if text else None, lambda: None)
+    streams = make_streams(read, lambda text, number=None: messages.append(json.loads(text)))
+    session.install(read, streams, "")
+    return session, streams, messages
 
 
 def stream_of(name="A", **given):

@@ -5,7 +5,6 @@ import json
 import threading
 import time
 from collections import Counter
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,12 +12,11 @@ import pytest
 from starlette.websockets import WebSocket
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from heatbath.explorer.run_stream import PaceStart, RunStream, TracesSent, View
+from heatbath.explorer.run_stream import PaceStart, RunStream, TracesSent
 from heatbath.explorer.server import Explorer
 from heatbath.explorer.session import MAX_ARREARS, TRACE_SECONDS, WAIT_FACTOR, Session, make_streams
 from heatbath.explorer.settings import read_settings
-from heatbath.runs.live import LiveRun
-from tests.explorer.pages import SMALL
+from tests.explorer.pages import SMALL, session_without_workers
 from tests.patience import PATIENCE, wait_until
 
 
@@ -259,25 +257,6 @@ def test_steps_requested_while_others_are_made_are_all_made():
     assert [message["id"] for message in said] == [1, 2]
 
 
-def test_records_are_as_dense_on_a_busy_computer(monkeypatch):
-    stream = make_streams(read_settings(SMALL), lambda *message: None)["A"]
-    stream.prepare()
-    ticks = count(0.0, 0.001)  # what it takes itself, on any machine
-    clock = SimpleNamespace(thread_time=lambda: next(ticks), perf_counter=time.perf_counter)
-    monkeypatch.setattr("heatbath.explorer.run_stream.time", clock)
-    stream.work(PATIENCE, 1)
-    note = LiveRun.note
-
-    def late(live, **how):
-        time.sleep(0.05)  # others have the core
-        return note(live, **how)
-
-    monkeypatch.setattr(LiveRun, "note", late)
-    monkeypatch.setattr("heatbath.explorer.run_stream.FREE_RECORD_SECONDS", 0.15)
-    stream.work(PATIENCE, 9)
-    assert [point.step for point in stream.trace] == list(range(1, 11))
-
-
 def test_a_rewound_run_keeps_to_its_speed():
     session = Session(lambda text: None, lambda: None)
     streams = make_streams(read_settings(SMALL), lambda *message: None)
@@ -497,18 +476,8 @@ def test_a_file_name_from_outside_is_not_used_as_a_path(tmp_path):
         assert Explorer._file_response(explorer, name).status_code == 404, name
 
 
-def flying(**settings):
-    """A session with small runs that no worker serves, and what it says."""
-    said = []
-    read = read_settings({**SMALL, **settings})
-    session = Session(lambda text: said.append(json.loads(text)) if text else None, lambda: None)
-    streams = make_streams(read, lambda text, number=None: said.append(json.loads(text)))
-    session.install(read, streams, "")
-    return session, streams, said
-
-
 def test_a_rewound_run_does_not_delay_the_other():
-    session, streams, _ = flying()
+    session, streams, _ = session_without_workers()
     a, b = streams.values()
     session.play(True)
     a.step, b.step = 3000, 1_000_000  # B went on when A had diverged
@@ -524,7 +493,7 @@ def test_a_rewound_run_does_not_delay_the_other():
 
 
 def test_slow_traces_leave_time_for_work():
-    session, streams, _ = flying()
+    session, streams, _ = session_without_workers()
     stream = streams["A"]
     stream.traces_sent = TracesSent(100.0, 0, 2.0)
     session.playing = True
@@ -535,34 +504,9 @@ def test_slow_traces_leave_time_for_work():
     assert 0 < stream.traces_sent.seconds < PATIENCE
 
 
-def test_losses_are_computed_rarely_while_a_run_plays_and_always_when_it_is_paused(monkeypatch):
-    _, streams, _ = flying()
-    stream, look, asked = streams["A"], LiveRun.look, []
-
-    def watched(live, X=None, **how):
-        if X is not None:
-            asked.append(how["losses"])
-        return look(live, X, **how)
-
-    monkeypatch.setattr(LiveRun, "look", watched)
-    monkeypatch.setattr("heatbath.explorer.run_stream.LOSSES_SECONDS", PATIENCE)
-    first = stream.picture(View(size=64), playing=True)
-    stream.work(PATIENCE, 20)
-    second = stream.picture(View(size=64), playing=True)
-    assert second.losses == first.losses
-    assert (second.map != first.map).any()
-    third = stream.picture(View(size=64))
-    assert third.losses != first.losses
-    stream.rewind()
-    assert stream.picture(View(size=64), playing=True).losses == first.losses
-    monkeypatch.setattr("heatbath.explorer.run_stream.LOSSES_SECONDS", 0.0)
-    stream.picture(View(size=64), playing=True)
-    assert asked == [True, False, True, True, True]
-
-
 def test_the_last_frame_before_a_pause_has_the_present_losses(monkeypatch):
     monkeypatch.setattr("heatbath.explorer.run_stream.LOSSES_SECONDS", PATIENCE)
-    session, streams, _ = flying()
+    session, streams, _ = session_without_workers()
     shown = []
     session.post = lambda message: shown.append(message) if isinstance(message, bytes) else None
 
@@ -588,46 +532,6 @@ def test_the_last_frame_before_a_pause_has_the_present_losses(monkeypatch):
     assert shown[1][32:64] != shown[2][32:64]
     look()
     assert len(shown) == 3
-
-
-def test_a_change_before_those_of_a_link_is_inserted_and_the_link_stays_valid():
-    later = [[50, {"h": 0.2}], [60, {"parts": {"hidden": {"tau": 1e-3}}}]]
-    runs = {"A": {"method": "AdLaLa", "history": later}, "B": {"method": "Adam"}}
-    _, streams, said = flying(runs=runs)
-    stream = streams["A"]
-    stream.work(PATIENCE, 20)
-    stream.change({"h": 0.05})
-    stream.rewind(7)
-    rewound = said[-1]
-    assert rewound["history"] == later  # all that is still to come
-    stream.work(PATIENCE, 20)
-    stream.change({"h": 0.07})
-    wanted = [[20, {"h": 0.07}], *later]
-    assert [list(entry) for entry in stream.all_changes()] == wanted
-    runs["A"]["history"] = wanted
-    read_settings({**SMALL, "runs": runs})  # is not refused
-    stream.work(PATIENCE, 35)
-    assert (stream.run.base_partition.h, stream.run.base_partition.methods["hidden"].tau) == (0.2, 1e-4)
-    stream.change({"method": "Adam"})
-    assert "step 60" in said[-2]["text"]  # Adam has no such part
-    assert said[-1]["history"] == [list(entry) for entry in stream.all_changes()]
-    assert [step for step, _ in stream.all_changes()] == [20, 50, 55]
-
-
-def test_a_change_at_the_step_of_a_links_change_comes_after_it():
-    runs = {"A": {"method": "AdLaLa", "history": [[0, {"h": 0.2}]]}, "B": {"method": "Adam"}}
-    _, streams, _ = flying(runs=runs)
-    streams["A"].change({"h": 0.05})
-    streams["A"].work(PATIENCE, 1)
-    assert streams["A"].run.base_partition.h == 0.05
-    assert [change["h"] for _, change in streams["A"].all_changes()] == [0.2, 0.05]
-
-
-def test_setting_the_present_heat_is_no_change():
-    _, streams, said = flying()
-    streams["A"].set_heat(1.0, 5)
-    assert (said[-1]["type"], said[-1]["id"], said[-1]["entry"]) == ("changed", 5, None)
-    assert streams["A"].all_changes() == ()
 
 
 def test_internal_errors_are_answered(explorer, monkeypatch):
