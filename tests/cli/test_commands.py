@@ -496,7 +496,7 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
         (["train", *SMALL, "--method", "lol", "--prior", "1", "--tau", "1e-4"], "sets tau, so leave it out"),
         (["train", *SMALL, "--method", "lol", "--prior", "1", "--weight-decay", "1"], "leave out weight"),
         (["sweep", *SMALL, "--method", "lol", "--prior", "1,2"], "a sweep needs several values"),
-        (["train", *SMALL, "--method", "sgd", "--h", "auto"], "'auto' needs methods with a temperature above 0"),
+        (["train", *SMALL, "--method", "sgd", "--h", "auto"], "'auto' needs methods with a temperature"),
         (["train", *SMALL, *LALA, "--gamma", "auto"], "gamma must be a number, got 'auto'"),
         (["train", *SMALL, *LALA, "--steps", "many"], "--steps must be a whole number or auto, got 'many'"),
         (["train", *SMALL, *LALA, "--batch", "half"], "--batch must be a whole number or all, got 'half'"),
