@@ -98,7 +98,9 @@ def whole(label: str, value: object, low: int, high: int | None = None) -> int:
 
     The error is a TypeError for something that is no whole number. Without `high` there is no upper limit.
     """
-    accepted = f"a whole number >= {low}" + (f" and < {high}" if high is not None else "")
+    accepted = f"a whole number >= {low}"
+    if high is not None:
+        accepted += f" and < {high}"
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{label} must be {accepted}, got {shown(value)} of type {type(value).__name__}")
     if value < low or (high is not None and value >= high):

@@ -120,6 +120,7 @@ def make_plan(
         raise ValueError("burn_in and thin apply to samples: give samples=N or average=X, too")
     burn_in, thin = spread_samples(steps, settings.samples, settings.burn_in, settings.thin)
 
+    plan_options = {option.name: getattr(settings, option.name) for option in fields(PlanOptions)}
     return Plan(
         problem=problem,
         network=network,
@@ -130,7 +131,7 @@ def make_plan(
         burn_in=burn_in,
         thin=thin,
         keep=settings.samples is not None,
-        **{option.name: getattr(settings, option.name) for option in fields(PlanOptions)},
+        **plan_options,
     )
 
 
@@ -198,8 +199,9 @@ class Plan(PlanOptions):
         check_methods(self.partition, None)
 
         for name in ("shuffled", "rotated", "weights", "keep"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
+            flag = getattr(self, name)
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} must be True or False, got {flag!r}")
         self._check_numbers()
         choice("momenta", self.momenta, ("zero", "thermal"))
         choice("dtype", self.dtype, ("float32", "float64"))
@@ -252,22 +254,30 @@ class Plan(PlanOptions):
 
         A description may have several lines; `as_lines` prints them.
         """
-        problem, network = self.problem, self.network
-        draws = f"{problem.draws} draws of " if problem.draws > 1 else ""
-        counts = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples"
-        weighted = "" if problem.weights_train is None else " with weights"
-        widths = "-".join(map(str, network.sizes(problem.inputs, self.likelihood.outputs)))
-        points = f" at each of {len(self.points)} points ({', '.join(self.axes)})" if self.axes else ""
+        widths = "-".join(map(str, self.network.sizes(self.problem.inputs, self.likelihood.outputs)))
+        chains = f"{self.chains}"
+        if self.axes:
+            chains += f" at each of {len(self.points)} points ({', '.join(self.axes)})"
 
         entries = {
-            "problem": f"{problem.name}, {problem.task}, {draws}{counts}{weighted}",
-            "network": f"{widths}, {network.activation}, {self.parameters:,} parameters",
+            "problem": self._describe_problem(),
+            "network": f"{widths}, {self.network.activation}, {self.parameters:,} parameters",
             "methods": self._describe_methods(),
-            "chains": f"{self.chains}{points}",
+            "chains": chains,
         }
         if self.found is not None:
             entries["found"] = self.found.summary()
         return entries
+
+    def _describe_problem(self) -> str:
+        """Return the name and task of the problem, and the numbers of its examples."""
+        problem = self.problem
+        examples = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples"
+        if problem.draws > 1:
+            examples = f"{problem.draws} draws of {examples}"
+        if problem.weights_train is not None:
+            examples += " with weights"
+        return f"{problem.name}, {problem.task}, {examples}"
 
     def _describe_methods(self) -> str:
         """Return the methods of all parts line by line, or the names of several methods."""
@@ -384,9 +394,10 @@ class Plan(PlanOptions):
             "partition": methods_to_plain(self.partition),
         }
         plain |= {"steps": self.steps, "batch": self.batch, "chains": self.chains}  # first, as in older files
-        for name in (option.name for option in fields(self) if option.name not in separate):
-            value = getattr(self, name)
-            plain[name] = list(value) if isinstance(value, tuple) else value
+        for option in fields(self):
+            if option.name not in separate:
+                value = getattr(self, option.name)
+                plain[option.name] = list(value) if isinstance(value, tuple) else value
         return plain
 
     @classmethod

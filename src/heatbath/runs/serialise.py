@@ -58,8 +58,11 @@ def _partition_from_plain(plain: Mapping[str, Any]) -> Partition:
     methods = {}
     for entry in plain["parts"]:
         values = {name: _from_plain(value) for name, value in entry.items()}
-        key, method = values.pop("part"), find_method(values.pop("method"), values.pop("module", None))
-        methods[tuple(key) if isinstance(key, list) else key] = method(**values)
+        key = values.pop("part")
+        if isinstance(key, list):
+            key = tuple(key)
+        method = find_method(values.pop("method"), values.pop("module", None))
+        methods[key] = method(**values)
     posterior = Posterior(**plain["posterior"]) if "posterior" in plain else None
     return Partition(methods, _from_plain(plain["h"]), posterior)
 
