@@ -32,7 +32,8 @@ class Interval:
         """Return the condition in words, such as ">= 0 and finite"."""
         bounds = []
         if self.low > -math.inf:
-            bounds.append(f"{'>' if self.open else '>='} {self.low:g}")
+            sign = ">" if self.open else ">="
+            bounds.append(f"{sign} {self.low:g}")
         if self.high < math.inf:
             bounds.append(f"< {self.high:g}")
         elif not self.infinite:

@@ -248,6 +248,7 @@ def lengths(plan: Plan, step: int, chains: range | None = None, first: int = 0) 
         The step after which records and samples are counted.
     """
     all_chains = range(plan.total) if chains is None else chains
+    points = 0 if plan.average is None else len(plan.average)
     bins = 0
     if plan.histogram is not None:
         _, _, bins = plan.histogram
@@ -257,7 +258,7 @@ def lengths(plan: Plan, step: int, chains: range | None = None, first: int = 0) 
         "record": record_count(plan, step) - record_count(plan, first),
         "sample": sample_count(plan, step) - sample_count(plan, first),
         "split": len(SPLITS),
-        "point": 0 if plan.average is None else len(plan.average),
+        "point": points,
         "output": plan.likelihood.outputs,
         "target": plan.problem.outputs,
         "part": len(_part_names(plan)),
@@ -268,11 +269,13 @@ def lengths(plan: Plan, step: int, chains: range | None = None, first: int = 0) 
 
 def sizes(plan: Plan, step: int | None = None, chains: range | None = None, first: int = 0) -> dict[str, int]:
     """Return the bytes that each result takes at `step` (None for the last); arguments as in `lengths`."""
-    length = lengths(plan, plan.steps if step is None else step, chains, first)
-    return {
-        result.name: result.dtype(plan).itemsize * math.prod(length[name] for name in result.dimensions)
-        for result in results(plan)
-    }
+    last_step = plan.steps if step is None else step
+    length = lengths(plan, last_step, chains, first)
+    bytes_of = {}
+    for result in results(plan):
+        count = math.prod(length[dimension] for dimension in result.dimensions)
+        bytes_of[result.name] = count * result.dtype(plan).itemsize
+    return bytes_of
 
 
 def check_memory(plan: Plan, copies: int) -> None:
@@ -387,7 +390,10 @@ def join(plan: Plan, pieces: Iterable[RunPiece], earlier: xr.Dataset | None = No
             joined[result.name][before] = earlier[result.name].values
 
     for piece in pieces:
-        for result in computed if piece.end == plan.steps else recorded:
+        results_of_piece = (
+            computed if piece.end == plan.steps else recorded
+        )  # only last pieces have the state
+        for result in results_of_piece:
             joined[result.name][index_of_piece(plan, result, piece)] = piece.data[result.name]
 
     variables = {result.name: (result.dimensions, joined[result.name]) for result in computed}

@@ -360,6 +360,8 @@ class LiveRun:
 
         is_finite = alive & (self._observer.chains.died < 0)  # outputs may overflow where parameters do not
         outputs = self._in_user_units(notes.average[:, 0, :, : self._plan.problem.outputs])
+        configurational = self._configurational() if gradients else {}
+        counts = {} if histogram is None else self._histograms(notes)
         return Snapshot(
             step=self.step,
             alive=alive,
@@ -368,8 +370,8 @@ class LiveRun:
             loss=notes.loss[:, 0],
             accuracy=notes.accuracy[:, 0],
             outputs=np.where(is_finite[:, None, None], outputs, np.nan),
-            configurational=self._configurational() if gradients else {},
-            histogram=self._histograms(notes) if histogram is not None else {},
+            configurational=configurational,
+            histogram=counts,
         )
 
     def _histograms(self, notes: Notes) -> dict[str, NDArray[np.int64]]:
@@ -493,9 +495,10 @@ class LiveRun:
         """Return the records with one of a snapshot, unless there is one at its step."""
         if self._records and self._records[-1].step == snapshot.step:
             return self._records
-        chains, alive = self._ensemble.chains, snapshot.alive[:, None]
-        temperature = np.where(alive, chains.temperature, np.nan)
-        xi = np.where(alive, chains.xi, np.nan)
+        chains = self._ensemble.chains
+        is_alive = snapshot.alive[:, None]
+        temperature = np.where(is_alive, chains.temperature, np.nan)
+        xi = np.where(is_alive, chains.xi, np.nan)
         return [*self._records, _Record(snapshot.step, snapshot.loss, snapshot.accuracy, temperature, xi)]
 
     def _one_blas_thread(self) -> AbstractContextManager[object]:

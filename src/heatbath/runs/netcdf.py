@@ -134,7 +134,8 @@ def _read_attributes(manager: h5py.AttributeManager) -> dict[str, Any]:
         if name in HDF5_ATTRIBUTES or name.startswith("_N"):
             continue
         is_single = isinstance(value, np.ndarray) and value.size == 1
-        attributes[name] = _decoded(value.flat[0] if is_single else value)
+        unpacked = value.flat[0] if is_single else value
+        attributes[name] = _decoded(unpacked)
     return attributes
 
 

@@ -121,10 +121,11 @@ def make_plan(
     burn_in, thin = spread_samples(steps, settings.samples, settings.burn_in, settings.thin)
 
     plan_options = {option.name: getattr(settings, option.name) for option in fields(PlanOptions)}
+    own_partition = partition if isinstance(partition, Partition) else dict(partition)
     return Plan(
         problem=problem,
         network=network,
-        partition=partition if isinstance(partition, Partition) else dict(partition),
+        partition=own_partition,
         steps=steps,
         batch=batch_size(batch, problem),
         chains=chains,
@@ -220,6 +221,8 @@ class Plan(PlanOptions):
         Steps at which to record must not lie beyond the last step, unless those of a longer run are known.
         """
         examples = self.problem.X_train.shape[1]
+        last_record = None if self.records else self.steps
+        histogram = None if self.histogram is None else checked_histogram(self.histogram)
         store(
             self,
             steps=whole("steps", self.steps, low=1, high=MOST_STEPS),
@@ -229,8 +232,8 @@ class Plan(PlanOptions):
             losses_every=whole("losses_every", self.losses_every, low=1),
             burn_in=whole("burn_in", self.burn_in, low=0),
             thin=whole("thin", self.thin, low=1),
-            histogram=None if self.histogram is None else checked_histogram(self.histogram),
-            record=checked_record(self.record, last=None if self.records else self.steps),
+            histogram=histogram,
+            record=checked_record(self.record, last=last_record),
         )
 
     def _check_records(self) -> None:
@@ -415,15 +418,16 @@ class Plan(PlanOptions):
         problem
             The training data; None to make them by the recipe in `plain`, or from `arrays` without one.
         """
-        values = dict(plain)
+        settings = dict(plain)
+        found = Found(**settings.pop("found")) if "found" in settings else None
         return cls(
-            problem=problem_from_plain(values.pop("problem"), arrays, problem),
-            network=MLP(**values.pop("network")),
-            partition=methods_from_plain(values.pop("partition")),
+            problem=problem_from_plain(settings.pop("problem"), arrays, problem),
+            network=MLP(**settings.pop("network")),
+            partition=methods_from_plain(settings.pop("partition")),
             start=arrays.get("start"),
             average=arrays.get("X_average"),
-            found=Found(**values.pop("found")) if "found" in values else None,
-            **values,
+            found=found,
+            **settings,
         )
 
 

@@ -72,12 +72,13 @@ def predictive_law(run: Run, X: ArrayLike, latest: int | None) -> Mixture:
     The networks are the kept samples of all chains, or the `latest` of each; without samples, those of the
     chains as they are now.
     """
-    over: Networks = "samples" if "samples" in run.data or latest is not None else "chains"
+    takes_samples = "samples" in run.data or latest is not None
+    over: Networks = "samples" if takes_samples else "chains"
     thetas, variances = _living_networks(run, over, latest)
-    law = laws(
-        run.plan.likelihood, run.network, np.array(list(thetas)), standardised_inputs(run.problem, X),
-        None if variances is None else np.array(list(variances)),
-    )  # fmt: skip
+    theta = np.array(list(thetas))
+    x = standardised_inputs(run.problem, X)
+    noise = None if variances is None else np.array(list(variances))
+    law = laws(run.plan.likelihood, run.network, theta, x, noise)
     assert isinstance(law, Mixture)
     return law
 
@@ -232,8 +233,9 @@ def _mean_noise(run: Run) -> NDArray[np.float64] | None:
     variances = noise_variances(run, "chains")
     if variances is None:
         return None
-    alive, is_late = run.died < 0, run.data["step"].values > run.plan.burn_in
+    alive = run.died < 0
     mean = variances[alive].mean(axis=0)
+    is_late = run.data["step"].values > run.plan.burn_in
     if "noise" in run.data and is_late.any():
         mean = run.data["noise"].values[alive][:, is_late].mean(axis=(0, 1))
     return run.plan.likelihood.in_units(mean)
@@ -265,9 +267,14 @@ def _of_living_chains(run: Run, values: xr.DataArray | NDArray[Any], first: int)
     first
         The index of the first sample.
     """
+    has_samples = values.ndim > 2
     for of_chain, died in zip(_by_chain(values), run.died, strict=True):
-        if died < 0:
-            yield from of_chain[first:] if values.ndim == 3 else (of_chain,)
+        if died >= 0:
+            continue
+        if has_samples:
+            yield from of_chain[first:]
+        else:
+            yield of_chain
 
 
 def _by_chain(values: xr.DataArray | NDArray[Any]) -> Iterator[NDArray[Any]]:

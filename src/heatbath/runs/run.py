@@ -181,18 +181,18 @@ class Run:
             return self.data["weights"]
 
         parts = self.plan.parts()
-        name_of_tensors = {
-            member.tensors: member.name for member in parts if part in (member.name, member.key)
-        }
-        if not name_of_tensors:
-            accepted = ", ".join(repr(member.name) for member in parts)
+        matching = [candidate for candidate in parts if part in (candidate.name, candidate.key)]
+        if not matching:
+            accepted = ", ".join(repr(candidate.name) for candidate in parts)
             raise ValueError(f"there is no part {part!r}: accepted are {accepted}")
+        name_of_tensors = {candidate.tensors: candidate.name for candidate in matching}
         if len(set(name_of_tensors.values())) < len(name_of_tensors):
             raise ValueError(f"{part!r} has other parameters in each method: select one method first")
 
         indices: list[int] = []
         for tensors in name_of_tensors:
-            indices += chain.from_iterable(tensors)
+            for tensor in tensors:
+                indices += tensor
         return self.data["weights"].isel(parameter=indices)
 
     def predict(

@@ -36,10 +36,10 @@ def methods_to_plain(methods: Methods) -> dict[str, Any]:
     """
     if not isinstance(methods, Partition):
         return {"methods": {name: methods_to_plain(partition) for name, partition in methods.items()}}
-    parts = [
-        {"part": list(key) if isinstance(key, tuple) else key, **_method_to_plain(method)}
-        for key, method in methods.methods.items()
-    ]
+    parts = []
+    for key, method in methods.methods.items():
+        plain_key = list(key) if isinstance(key, tuple) else key
+        parts.append({"part": plain_key, **_method_to_plain(method)})
     plain = {"h": _to_plain(methods.h), "parts": parts}
     if methods.posterior is not None:
         plain["posterior"] = _to_plain(asdict(methods.posterior))

@@ -140,10 +140,11 @@ class Simulation:
         kept_samples = 0
         if plan.keep:
             kept_samples = sample_count(plan, self.last) - earlier_samples
+        last_sampled = plan.steps if plan.samples else 0
         ensemble.take_notes(
             records, has_loss, test, weights=plan.weights, histogram=plan.histogram or (0.0, 1.0, 0),
-            burn_in=plan.burn_in, thin=plan.thin, last=plan.steps if plan.samples else 0,
-            done=earlier_samples, samples=kept_samples, average=average,
+            burn_in=plan.burn_in, thin=plan.thin, last=last_sampled, done=earlier_samples,
+            samples=kept_samples, average=average,
         )  # fmt: skip
 
     @property

@@ -341,7 +341,8 @@ def using(executor: object) -> Iterator[None]:
 
     With None this process computes them, and `joblib.parallel_config` has no effect.
     """
-    token = _pool_in_use.set(None if executor is None else chosen_pool(executor))
+    pool = None if executor is None else chosen_pool(executor)
+    token = _pool_in_use.set(pool)
     try:
         yield
     finally:

@@ -198,14 +198,14 @@ class Store:
 
     def add(self, block: FinishedBlock) -> None:
         """Check a block that a worker has computed, and keep it."""
-        about, content = block.about, block.content
+        about = block.about
         self._check(about, about.name)
-        _check_content(about, content)
+        _check_content(about, block.content)
         if self.folder is None:
-            self._keep(Block(about, content))
+            self._keep(Block(about, block.content))
         else:
             path = self.folder / about.name
-            atomic_write.write(path, content)
+            atomic_write.write(path, block.content)
             self._keep(Block(about, path))
 
     def copy_run(self, run: EarlierRun, chains: int) -> None:
