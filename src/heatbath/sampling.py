@@ -292,8 +292,8 @@ class _MetropolisWalk:
         self.step = 0
         self.theta = reference.state.theta
         self.p = reference.state.p
-        self.value = density.value(self.theta)
-        self.U = self._potential(self.theta, self.value)
+        self.log_densities = density.value(self.theta)
+        self.U = self._potential(self.theta, self.log_densities)
         self.G: Array | None = density.gradient(self.theta)
 
     def advance(self) -> NDArray[np.bool_]:
@@ -303,15 +303,15 @@ class _MetropolisWalk:
         Otherwise the chain stays and its momentum is reversed. A proposal that is not finite is refused.
         """
         theta, p, G, Q = self._proposal()
-        value = self.density.value(theta)
-        U = self._potential(theta, value)
+        log_densities = self.density.value(theta)
+        U = self._potential(theta, log_densities)
         error = U - self.U + _kinetic_energy(p) - _kinetic_energy(self.p) - Q
 
-        is_finite = np.isfinite(error) & np.isfinite(theta).all(axis=1) & np.isfinite(value)
+        is_finite = np.isfinite(error) & np.isfinite(theta).all(axis=1) & np.isfinite(log_densities)
         is_accepted = is_finite & (np.log(self.noise.uniforms(self.step)) < -error / self.tau)
 
         self.U = np.where(is_accepted, U, self.U)
-        self.value = np.where(is_accepted, value, self.value)
+        self.log_densities = np.where(is_accepted, log_densities, self.log_densities)
         is_row_accepted = is_accepted[:, None]
         self.theta = np.where(is_row_accepted, theta, self.theta)
         self.p = np.where(is_row_accepted, p, -self.p)
@@ -349,11 +349,11 @@ class _MetropolisWalk:
 
     def log_density(self, step: int) -> Array:
         """Return the log density of each chain, which stands at `step`."""
-        return self.value
+        return self.log_densities
 
-    def _potential(self, theta: Array, value: Array) -> Array:
-        """Return U: minus the log density, and the prior."""
-        return np.asarray(self.prior / 2 * np.sum(theta**2, axis=1) - value)
+    def _potential(self, theta: Array, log_densities: Array) -> Array:
+        """Return U of each chain: minus the log density, and the prior."""
+        return np.asarray(self.prior / 2 * np.sum(theta**2, axis=1) - log_densities)
 
 
 class _Proposal(NamedTuple):

@@ -201,7 +201,8 @@ def replace_examples(run: Run, problem: Problem, batch: int | None) -> Run:
                 f"got {problem!r}"
             )
     plan = replace(run.plan, problem=problem, batch=batch_size(batch, problem))
-    state = {name: run.data[name].copy(data=values) for name, values in _moved_state(run, problem).items()}
+    moved = _moved_state(run, problem)
+    state = {name: run.data[name].copy(data=array) for name, array in moved.items()}
     return replace(run, plan=plan, data=run.data.assign(state))
 
 

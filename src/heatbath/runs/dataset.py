@@ -152,8 +152,7 @@ def _by_split(values: NDArray[Any]) -> Values:
 
 def _temperature(group: EnsembleGroup, records: int) -> Values:
     """Return the temperatures at the records by part."""
-    by_part = group.by_part(group.ensemble.notes.temperature[:, :records])
-    return {name: values for name, values in by_part.items()}
+    return {**group.by_part(group.ensemble.notes.temperature[:, :records])}
 
 
 def _friction(group: EnsembleGroup, records: int) -> Values:
@@ -390,10 +389,8 @@ def join(plan: Plan, pieces: Iterable[RunPiece], earlier: xr.Dataset | None = No
             joined[result.name][before] = earlier[result.name].values
 
     for piece in pieces:
-        results_of_piece = (
-            computed if piece.end == plan.steps else recorded
-        )  # only last pieces have the state
-        for result in results_of_piece:
+        used = computed if piece.end == plan.steps else recorded  # the state is that of the last piece
+        for result in used:
             joined[result.name][index_of_piece(plan, result, piece)] = piece.data[result.name]
 
     variables = {result.name: (result.dimensions, joined[result.name]) for result in computed}

@@ -97,8 +97,9 @@ def _point_at(
         axis = next(axis for axis in lists if axis.rpartition(".")[2] == name and lists[axis] == value)
         return value[positions[axis]]  # type: ignore[no-any-return]
 
-    values = (lists[axis][position] for axis, position in positions.items())
-    return GridPoint(dict(zip(labels, values, strict=True)), _map_coefficients(partition, value_at_index))
+    at_index = (lists[axis][position] for axis, position in positions.items())
+    label_of = dict(zip(labels, at_index, strict=True))
+    return GridPoint(label_of, _map_coefficients(partition, value_at_index))
 
 
 def first_point(partition: Partition) -> Partition:
@@ -176,9 +177,10 @@ def change_coefficients(old: Partition, new: Partition, step: int) -> Partition:
         key: _change_method(key, method, new.methods[key], step) for key, method in old.methods.items()
     }
     changed = Partition(methods, _join_values("h", old.h, new.h, step), old.posterior)
+
     # equal lists of several parts are one axis, which a change may split
-    old_lengths = [(name, len(values)) for name, values in old.axes().items()]
-    new_lengths = [(name, len(values)) for name, values in changed.axes().items()]
+    old_lengths = [(axis, len(coefficients)) for axis, coefficients in old.axes().items()]
+    new_lengths = [(axis, len(coefficients)) for axis, coefficients in changed.axes().items()]
     if old_lengths != new_lengths:
         raise ValueError(
             f"a sweep continues with the axes it has, {', '.join(old.axes()) or 'none'}; "
@@ -278,12 +280,13 @@ def _is_same_partition_until(a: Partition, b: Partition, step: int) -> bool:
     if a.methods.keys() != b.methods.keys() or a.posterior != b.posterior:
         return False
     pairs: list[tuple[Any, Any]] = [(a.h, b.h)]
-    for key, method in a.methods.items():
-        other_method = b.methods[key]
-        if type(method) is not type(other_method):
+    for key, method_of_a in a.methods.items():
+        method_of_b = b.methods[key]
+        if type(method_of_a) is not type(method_of_b):
             return False
-        pairs += [(getattr(method, name), getattr(other_method, name)) for name in names(type(method))]
-    return all(_values_until(first, step) == _values_until(second, step) for first, second in pairs)
+        for name in names(type(method_of_a)):
+            pairs.append((getattr(method_of_a, name), getattr(method_of_b, name)))
+    return all(_values_until(of_a, step) == _values_until(of_b, step) for of_a, of_b in pairs)
 
 
 def _values_until(value: Any, step: int) -> list[Any]:

@@ -234,7 +234,8 @@ def _compute_blocks(store: Store, pool: Pool, threads: int, execution: _Executio
         raise
 
     losses = store.losses()
-    if len(losses) == total:
+    have_all_diverged = len(losses) == total
+    if have_all_diverged:
         report_losses(losses, total, store.first)  # raises
 
 

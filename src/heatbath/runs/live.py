@@ -252,10 +252,10 @@ class LiveRun:
             if self._simpler_from and self.step >= self._simpler_from:
                 latest = grid.latest_coefficients(self.partition)
                 self._ensemble = self._make_ensemble(self._ensemble, latest)
-            count = end - self.step
+            piece_end = end
             if self._simpler_from:
-                count = min(count, self._simpler_from - self.step)
-            self._ensemble.advance(count)
+                piece_end = min(end, self._simpler_from)
+            self._ensemble.advance(piece_end - self.step)
 
     def _learn_pace(self, seconds_per_step: float) -> None:
         """Update the mean time of a step, a moving average over the calls of `advance`.
@@ -353,8 +353,8 @@ class LiveRun:
         chains = self._ensemble.chains
         group = EnsembleGroup(self._ensemble, self._chains)
         alive = chains.died < 0
-        of_parts = group.by_part(chains.temperature)
-        temperature = {part: np.where(alive, of_part, np.nan) for part, of_part in of_parts.items()}
+        current = group.by_part(chains.temperature)
+        temperature = {part: np.where(alive, of_chains, np.nan) for part, of_chains in current.items()}
         unit_of = group.thermostats()
         xi = {name: np.where(alive, chains.xi[:, unit], np.nan) for name, unit in unit_of.items()}
 

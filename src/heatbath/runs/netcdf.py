@@ -42,6 +42,7 @@ def fill(file: IO[bytes] | RawIOBase, data: xr.Dataset) -> None:
         arrays = {name: _write_array(out, str(name), variable) for name, variable in variables.items()}
         arrays_or_scales = empty_scales | arrays
         scales = {dimension: arrays_or_scales[dimension] for dimension in data.sizes}
+
         for number, (dimension, size) in enumerate(data.sizes.items()):
             title = str(dimension)
             if dimension in empty_scales:

@@ -435,6 +435,8 @@ def as_lines(title: str, entries: Mapping[str, str]) -> str:
     """Return a title, and below it the entries in two columns, with a line or more for each."""
     lines = [title]
     for name, text in entries.items():
-        first, *following = text.splitlines() or [""]
-        lines += [f"  {name:8} {first}", *(f"  {'':8} {line}" for line in following)]
+        label = name
+        for line in text.splitlines() or [""]:
+            lines.append(f"  {label:8} {line}")
+            label = ""
     return "\n".join(lines)

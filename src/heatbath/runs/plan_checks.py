@@ -63,10 +63,12 @@ def check_methods(methods: object, call: Call | None) -> None:
 
 def _check_comparison(methods: object) -> None:
     """Raise unless this is a dict of partitions by name, each without lists."""
-    if not isinstance(methods, Mapping) or not methods or not all(isinstance(n, str) for n in methods):
+    has_names = isinstance(methods, Mapping) and all(isinstance(name, str) for name in methods)
+    if not has_names or not methods:
         raise TypeError(
             f"compare needs a dict of partitions by name, such as {{'LOL': LOL()}}; got {methods!r}"
         )
+    assert isinstance(methods, Mapping)
     for name, partition in methods.items():
         check_type("partition", partition, Partition)
         _check_nothing_to_find(partition)
@@ -128,10 +130,10 @@ def checked_start(start: ArrayLike, parameters: int, chains: int, points: int) -
 
 def checked_average(inputs: ArrayLike, features: int) -> Floats:
     """Return the inputs at which outputs are averaged as an array (examples, features), or raise."""
-    values = _finite_array("average", inputs)
-    if values.ndim != 2 or values.shape[1] != features:
-        raise ValueError(f"average must have shape (examples, {features}), got {values.shape}")
-    return values
+    x = _finite_array("average", inputs)
+    if x.ndim != 2 or x.shape[1] != features:
+        raise ValueError(f"average must have shape (examples, {features}), got {x.shape}")
+    return x
 
 
 def _finite_array(name: str, values: ArrayLike) -> Floats:

@@ -108,10 +108,13 @@ def calibrate(run: Run, latest: int | None) -> Calibration:
 
     law = run.predictive(problem.X_train[data_set, every_nth] * problem.scale + problem.shift, latest)
     unknown = Calibration(np.empty((0, problem.outputs)), np.empty(0))
-    if posterior is None or law.law is not NORMAL or len(law.means) < 2 or len(data_sets) > 1:
+    if posterior is None or law.law is not NORMAL:
+        return unknown
+    if len(law.means) < 2 or len(data_sets) > 1:
         return unknown
 
-    chain_means, variance, noise = _chain_moments(law, int(np.count_nonzero(run.died < 0)))
+    living_chains = int(np.count_nonzero(run.died < 0))
+    chain_means, variance, noise = _chain_moments(law, living_chains)
     all_weights = np.ones(example_count)
     if problem.weights_train is not None:
         all_weights = problem.weights_train[data_set]
@@ -173,17 +176,17 @@ def running_averages(run: Run) -> xr.Dataset:
     problem = run.problem
     scale = problem.target_scale
     samples = sample_count(run.plan, run.step)
-    values = slice(problem.outputs)
-    mean = run.data["average"].isel(output=values)
-    variance = run.data["deviations"].isel(output=values) / max(samples, 1)
+    of_values = slice(problem.outputs)
+    mean = run.data["average"].isel(output=of_values)
+    variance = run.data["deviations"].isel(output=of_values) / max(samples, 1)
     if problem.task == "regression":
         mean = mean * scale + problem.target_shift
         variance = variance * scale**2
 
     averages = {"mean": mean, "variance": variance}
     if run.plan.likelihood.varying:
-        variances_of_noise = slice(problem.outputs, None)
-        averages["noise"] = run.data["average"].isel(output=variances_of_noise) * scale**2
+        of_variances = slice(problem.outputs, None)
+        averages["noise"] = run.data["average"].isel(output=of_variances) * scale**2
 
     is_known = (run.data["died"] < 0) & (samples > 0)
     return xr.Dataset({name: average.where(is_known) for name, average in averages.items()})
@@ -248,11 +251,13 @@ def _living_networks(
 
     The arguments are those of `predict_together`; networks of chains that diverged are left out.
     """
-    first = 0 if latest is None else -whole("latest", latest, low=1)
-    parameters = kept_samples(run) if over == "samples" else run.data["theta"]
+    first_sample = 0 if latest is None else -whole("latest", latest, low=1)
+    theta = kept_samples(run) if over == "samples" else run.data["theta"]
+    thetas = _of_living_chains(run, theta, first_sample)
     variances = noise_variances(run, over)
-    of_networks = None if variances is None else _of_living_chains(run, variances, first)
-    return _of_living_chains(run, parameters, first), of_networks
+    if variances is None:
+        return thetas, None
+    return thetas, _of_living_chains(run, variances, first_sample)
 
 
 def _of_living_chains(run: Run, values: xr.DataArray | NDArray[Any], first: int) -> Iterator[NDArray[Any]]:

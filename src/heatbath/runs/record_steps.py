@@ -110,6 +110,7 @@ def spread_samples(steps: int, samples: int | None, burn_in: int | None, thin: i
         if thin is None:
             return burn_in, 1
         return burn_in, thin
+
     samples = whole("samples", samples, low=1, high=steps + 1)
     steps_left = steps - burn_in
     thin = steps_left // samples if thin is None else whole("thin", thin, low=1)

@@ -58,13 +58,13 @@ def report_losses(losses: Sequence[Loss], chains: int, since: int) -> None:
     `losses` are all chains that diverged, and `chains` is the number of all chains. At most 10 are listed.
     """
     have_all_diverged = len(losses) == chains
-    texts = [
-        f"chain {loss.chain} at step {loss.step} in {loss.part!r}"
-        for loss in losses
-        if have_all_diverged or loss.step >= since
-    ]
-    if len(texts) > LISTED_LOSSES:
-        texts = [*texts[:LISTED_LOSSES], f"and {len(texts) - LISTED_LOSSES} more"]
+    reported = losses
+    if not have_all_diverged:
+        reported = [loss for loss in losses if loss.step >= since]
+
+    texts = [f"chain {loss.chain} at step {loss.step} in {loss.part!r}" for loss in reported[:LISTED_LOSSES]]
+    if len(reported) > LISTED_LOSSES:
+        texts.append(f"and {len(reported) - LISTED_LOSSES} more")
     listed = "; ".join(texts)
     if have_all_diverged:
         raise FloatingPointError(f"all chains diverged ({listed}): choose a smaller h, or more friction")
@@ -254,10 +254,11 @@ class Simulation:
         """Return the chains that diverged, in order."""
         losses = []
         for group in self.groups:
-            for index, (chain, died) in enumerate(zip(group.chains, group.ensemble.chains.died, strict=True)):
-                if died >= 0:
-                    part = group.ensemble.diverged_part(index)
-                    losses.append(Loss(self.chains.start + int(chain), int(died), part))
+            died = group.ensemble.chains.died
+            for index in np.flatnonzero(died >= 0).tolist():
+                chain = self.chains.start + int(group.chains[index])
+                part = group.ensemble.diverged_part(index)
+                losses.append(Loss(chain, int(died[index]), part))
         return sorted(losses)
 
     def progress(self, seconds: float) -> Progress:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PRIOR_DRAWS = 500  # networks of the prior
 WORKING_COPIES = 3  # arrays of all outputs at the examples that are in memory at the same time
 BYTES_PER_NUMBER = 8
+INT64_END = 2**63  # larger numbers do not fit in an int64
 LIKELIHOOD_GROUPS = ("log_likelihood", "posterior_predictive", "predictions")
 PRIOR_GROUPS = ("prior", "prior_predictive")
 GROUPS = ("posterior", *LIKELIHOOD_GROUPS, *PRIOR_GROUPS, "observed_data")
@@ -118,7 +119,8 @@ class NetworkSamples:
             A number that is added to the seed of these networks, so that every group has other draws.
         """
         y: NDArray[Any] = law.draw(self.seed + seed)
-        if isinstance(law, Mixture) and law.law.is_discrete and y.max(initial=0) < 2**63:
+        are_counts = isinstance(law, Mixture) and law.law.is_discrete
+        if are_counts and y.max(initial=0) < INT64_END:
             y = y.astype(np.int64)
         return self._labelled({"y": self._by_chain(*_without_single_column(y, dimension, "target"))})
 
@@ -131,9 +133,10 @@ class NetworkSamples:
 
     def _laws(self, x: Floats) -> Mixture | Categorical:
         """Return the laws of new data at standardised inputs, with a component for each network."""
-        count = self.theta.shape[0] * self.theta.shape[1]
-        variances = None if self.variances is None else self.variances.reshape(count, -1)
-        return laws(self.inputs.likelihood, self.inputs.network, self.theta.reshape(count, -1), x, variances)
+        chain_count, draw_count, _ = self.theta.shape
+        theta = self.theta.reshape(chain_count * draw_count, -1)
+        variances = None if self.variances is None else self.variances.reshape(len(theta), -1)
+        return laws(self.inputs.likelihood, self.inputs.network, theta, x, variances)
 
     def _by_chain(self, values: NDArray[Any], *dims: str) -> xr.Variable:
         """Return values (networks, ...) or (chain, draw, ...) as a variable by chain, draw and `dims`."""
@@ -331,11 +334,15 @@ def _prior_samples(inputs: PredictionInputs, seed: int) -> NetworkSamples:
 
 def _observed_group(inputs: PredictionInputs) -> xr.Dataset:
     """Return `y`, the targets of the training examples."""
-    values, *dims = _without_single_column(inputs.y, "example", "target")
-    data = xr.Dataset({"y": (dims, values)}, {"example": np.arange(len(values))})
-    return data if len(dims) == 1 else data.assign_coords(target=np.array(inputs.likelihood.problem.targets))
+    y, *dimensions = _without_single_column(inputs.y, "example", "target")
+    data = xr.Dataset({"y": (dimensions, y)}, {"example": np.arange(len(y))})
+    if "target" not in dimensions:
+        return data
+    return data.assign_coords(target=np.array(inputs.likelihood.problem.targets))
 
 
 def _without_single_column(values: NDArray[Any], *dims: str) -> tuple[Any, ...]:
     """Return an array and the names of its last dimensions, without the last one if that has length 1."""
-    return (values[..., 0], *dims[:-1]) if values.shape[-1] == 1 else (values, *dims)
+    if values.shape[-1] == 1:
+        return (values[..., 0], *dims[:-1])
+    return (values, *dims)

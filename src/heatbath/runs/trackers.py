@@ -312,8 +312,8 @@ def mlflow(run: Any = None, *, every: float = 1.0) -> Tracker:
 
     def log_settings(values: Settings) -> None:
         params = [Param(accepted(name), str(value)) for name, value in values.items()]
-        for first in range(0, len(params), MLFLOW_BATCH):
-            batch = params[first : first + MLFLOW_BATCH]
+        for begin in range(0, len(params), MLFLOW_BATCH):
+            batch = params[begin : begin + MLFLOW_BATCH]
             client.log_batch(run.info.run_id, params=batch, synchronous=True)
 
     with ExitStack() as contexts:

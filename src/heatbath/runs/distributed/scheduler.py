@@ -136,6 +136,7 @@ class BlockScheduler:
         self.seconds = max(seconds, SECONDS)
         self.plan = store.plan
         self.shared = store.shared
+
         self.left = store.missing()
         self.unfinished = [UnfinishedChains(about, None) for about in store.unfinished()]
         self.sizes = BlockSizes(self.plan, 1, threads, store.first)
