@@ -407,6 +407,13 @@ class _Noise:
         return np.asarray(drawn.values[index])
 
 
+class _ValueByTorch(NamedTuple):
+    """The log density of each chain, and θ, where torch took the latest gradient."""
+
+    theta: Array
+    log_densities: Array
+
+
 class _Density:
     """The user's functions, whose results are checked."""
 
@@ -419,7 +426,7 @@ class _Density:
         self._log_density = log_density
         self._gradient = gradient
         self.is_known = log_density is not None
-        self._last: tuple[Array, Array] | None = None  # θ and log density where torch took the last gradient
+        self._latest: _ValueByTorch | None = None
 
     def check_start(self, theta: Array) -> None:
         """Raise if log density or gradient is not finite at the start."""
@@ -431,18 +438,22 @@ class _Density:
         """Return the log density of each chain."""
         assert self._log_density is not None
         if self._gradient is None:
-            if self._last is None or not np.array_equal(self._last[0], theta):
-                self.gradient(theta)
-            assert self._last is not None
-            return self._last[1]
+            return self._value_by_torch(theta)
         return _checked_result("log_density(theta)", self._log_density(theta.copy()), theta.shape[:1])
+
+    def _value_by_torch(self, theta: Array) -> Array:
+        """Return the log density of each chain, which is known where torch has just taken the gradient."""
+        if self._latest is None or not np.array_equal(self._latest.theta, theta):
+            self.gradient(theta)
+        assert self._latest is not None
+        return self._latest.log_densities
 
     def gradient(self, theta: Array) -> Array:
         """Return the gradient of the log density, (chain, dimension)."""
         if self._gradient is not None:
             return _checked_result("gradient(theta)", self._gradient(theta.copy()), theta.shape)
         log_densities, gradient = self._by_torch(theta)
-        self._last = theta.copy(), log_densities
+        self._latest = _ValueByTorch(theta.copy(), log_densities)
         return gradient
 
     def _by_torch(self, theta: Array) -> tuple[Array, Array]:

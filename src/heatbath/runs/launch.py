@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -202,6 +202,7 @@ def _complete_folder(store: Store, start: EarlierRun | None, execution: _Executi
     execution
         How to run the plan; without a pool the blocks are computed in this process, with all its threads.
     """
+    workers: AbstractContextManager[Pool]
     if execution.pool is None:
         workers = pool_here()
         threads = execution.threads or thread_count(None)

@@ -104,10 +104,10 @@ def read(source: str | IO[bytes]) -> xr.Dataset:
             if _decoded(array.attrs.get("NAME", "")).startswith(NO_VARIABLE):
                 continue
             variable = _read_variable(data, name, array)
-            coordinates |= set(str(variable.attrs.pop("coordinates", "")).split())
+            coordinates.update(str(variable.attrs.pop("coordinates", "")).split())
             variables[name] = variable
-    own_coordinates = [name for name in variables if name in coordinates]
-    return xr.Dataset(variables, attrs=attributes).set_coords(own_coordinates)
+    coordinates_here = [name for name in variables if name in coordinates]
+    return xr.Dataset(variables, attrs=attributes).set_coords(coordinates_here)
 
 
 def _read_variable(data: h5py.File, name: str, array: h5py.Dataset) -> xr.Variable:

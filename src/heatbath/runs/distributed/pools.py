@@ -416,8 +416,8 @@ def check_name(name: str) -> None:
     """Raise ValueError unless this is the name of an executor: see ACCEPTED_NAMES."""
     if name in ("processes", "ray"):
         return
-    kind, _, count = name.partition(":")
-    if kind == "processes" and count.isdecimal() and int(count) > 0:
+    scheme, _, process_count = name.partition(":")
+    if scheme == "processes" and process_count.isdecimal() and int(process_count) > 0:
         return
     if not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://.+", name):
         raise ValueError(f"the executor must be {ACCEPTED_NAMES}; got {name!r}")
@@ -431,9 +431,9 @@ def open_executor(name: str) -> Iterator[object]:
     address of a scheduler of Dask, such as "tcp://HOST:PORT".
     """
     check_name(name)
-    kind, _, count = name.partition(":")
-    if kind == "processes":
-        workers = int(count) if count else os.cpu_count()
+    scheme, _, process_count = name.partition(":")
+    if scheme == "processes":
+        workers = int(process_count) if process_count else os.cpu_count()
         with loky.ProcessPoolExecutor(workers, initializer=_ignore_interrupts) as executor:
             yield executor
         return
