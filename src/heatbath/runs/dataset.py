@@ -585,8 +585,8 @@ def _side_by_side(
             if label is None:
                 joined[group.chains] = of_chains
                 continue
-            position = labels[result.dimensions[0]].tolist().index(label)
-            joined[position, group.chains] = of_chains
+            all_labels = labels[result.dimensions[0]].tolist()
+            joined[all_labels.index(label), group.chains] = of_chains
     return joined
 
 

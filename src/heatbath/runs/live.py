@@ -35,6 +35,7 @@ from heatbath.runs.plan import Batch, Plan, RunSettings, make_plan
 from heatbath.runs.predictions import standardised_inputs
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import (
+    NO_HISTOGRAM,
     descend,
     inputs_table,
     make_descent,
@@ -286,11 +287,11 @@ class LiveRun:
         most = whole("most", most, low=1)
         steps = 0
         while steps < most and (steps == 0 or seconds_left > self._seconds_per_step / 2):
-            count = 1  # as long as the pace is unknown
+            next_steps = 1  # as long as the pace is unknown
             if self._seconds_per_step:
-                count = max(1, min(int(seconds_left / self._seconds_per_step), most - steps))
-            self.advance(count)
-            steps += count
+                next_steps = max(1, min(int(seconds_left / self._seconds_per_step), most - steps))
+            self.advance(next_steps)
+            steps += next_steps
             seconds_left = end - time.perf_counter()
         return steps
 
@@ -402,10 +403,10 @@ class LiveRun:
         if with_outputs:
             sample_count = 1
             inputs = self._inputs_table
-        bins = histogram or (0.0, 1.0, 0)
         notes = observer.take_notes(
-            [0], [losses], self._test_table, histogram=bins, last=sample_count, average=inputs
-        )
+            [0], [losses], self._test_table, histogram=histogram or NO_HISTOGRAM, last=sample_count,
+            average=inputs,
+        )  # fmt: skip
         with self._one_blas_thread():
             observer.work(sample_count)(0, observer.groups)
         return notes

@@ -63,12 +63,10 @@ def check_methods(methods: object, call: Call | None) -> None:
 
 def _check_comparison(methods: object) -> None:
     """Raise unless this is a dict of partitions by name, each without lists."""
-    has_names = isinstance(methods, Mapping) and all(isinstance(name, str) for name in methods)
-    if not has_names or not methods:
+    if not isinstance(methods, Mapping) or not methods or not all(isinstance(name, str) for name in methods):
         raise TypeError(
             f"compare needs a dict of partitions by name, such as {{'LOL': LOL()}}; got {methods!r}"
         )
-    assert isinstance(methods, Mapping)
     for name, partition in methods.items():
         check_type("partition", partition, Partition)
         _check_nothing_to_find(partition)

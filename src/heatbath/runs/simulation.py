@@ -42,6 +42,7 @@ PASSES = 3  # through the batch, forward or back, for one gradient
 STUDENT_MEDIAN = 0.55  # of s²: half of the squares in Student's law are below it
 SHORTEST_CALL = 1e-9  # seconds: a clock may not advance within a call
 LARGEST_GROWTH = 4  # of the work from one call to the next
+NO_HISTOGRAM = (0.0, 1.0, 0)  # low, high and the number of bins
 
 
 class Loss(NamedTuple):
@@ -142,7 +143,7 @@ class Simulation:
             kept_samples = sample_count(plan, self.last) - earlier_samples
         last_sampled = plan.steps if plan.samples else 0
         ensemble.take_notes(
-            records, has_loss, test, weights=plan.weights, histogram=plan.histogram or (0.0, 1.0, 0),
+            records, has_loss, test, weights=plan.weights, histogram=plan.histogram or NO_HISTOGRAM,
             burn_in=plan.burn_in, thin=plan.thin, last=last_sampled, done=earlier_samples,
             samples=kept_samples, average=average,
         )  # fmt: skip

@@ -244,12 +244,8 @@ class DaskPool(Pool):
         for future in futures:
             future.cancel()
         end = time.monotonic() + PATIENCE
-        while self._is_computing() and time.monotonic() < end:
+        while any(self.client.run(_is_at_block, on_error="ignore").values()) and time.monotonic() < end:
             time.sleep(LOOK)
-
-    def _is_computing(self) -> bool:
-        """Return True if a worker is at a block, or about to begin one."""
-        return any(self.client.run(_is_at_block, on_error="ignore").values())
 
     def is_lost(self, error: BaseException) -> bool:
         """Return True if a block failed because its worker was lost, so that another may compute it."""
