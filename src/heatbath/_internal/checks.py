@@ -26,7 +26,9 @@ class Interval:
         """Return True if a number is accepted."""
         if math.isinf(value):
             return self.infinite and value > 0
-        return (self.low < value or (self.low == value and not self.open)) and value < self.high
+        if self.open and value == self.low:
+            return False
+        return self.low <= value < self.high
 
     def __str__(self) -> str:
         """Return the condition in words, such as ">= 0 and finite"."""
@@ -41,6 +43,7 @@ class Interval:
         return " and ".join(bounds) or "a number"
 
 
+CONTAINERS = (list, tuple, set, dict)
 FINITE = Interval()
 NON_NEGATIVE = Interval(low=0.0)
 POSITIVE = Interval(low=0.0, open=True)
@@ -53,11 +56,11 @@ def shown(value: object, most: int = 200) -> str:
 
     Longer texts are cut after `most` characters.
     """
-    if isinstance(value, (list, tuple, set, dict)):
+    if isinstance(value, CONTAINERS):
         items = value.values() if isinstance(value, dict) else value
-        if any(hasattr(item, "shape") or isinstance(item, (list, tuple, set, dict)) for item in items):
-            kinds = sorted({type(item).__name__ for item in items})
-            return f"a {type(value).__name__} of {len(value)} ({', '.join(kinds)})"
+        if any(hasattr(item, "shape") or isinstance(item, CONTAINERS) for item in items):
+            type_names = sorted({type(item).__name__ for item in items})
+            return f"a {type(value).__name__} of {len(value)} ({', '.join(type_names)})"
     if hasattr(value, "shape") and not isinstance(value, np.generic):
         return f"a {type(value).__name__} of shape {tuple(value.shape)}"
     text = repr(value)

@@ -152,7 +152,8 @@ def _by_split(values: NDArray[Any]) -> Values:
 
 def _temperature(group: EnsembleGroup, records: int) -> Values:
     """Return the temperatures at the records by part."""
-    return {**group.by_part(group.ensemble.notes.temperature[:, :records])}
+    by_part = group.by_part(group.ensemble.notes.temperature[:, :records])
+    return {part: means for part, means in by_part.items()}
 
 
 def _friction(group: EnsembleGroup, records: int) -> Values:
@@ -649,5 +650,9 @@ def _labels_of_points(plan: Plan, axis: str) -> NDArray[Any]:
     labels = [point.labels[axis] for point in plan.points]
     if all(isinstance(label, float) for label in labels):
         return np.array(labels, dtype=np.float64)
-    texts = [label if isinstance(label, str) else repr(label) for label in labels]
-    return np.array(texts, dtype=object)
+    return np.array([_as_text(label) for label in labels], dtype=object)
+
+
+def _as_text(label: object) -> str:
+    """Return a label as it is if it is text, or else its `repr`."""
+    return label if isinstance(label, str) else repr(label)

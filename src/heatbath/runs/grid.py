@@ -98,7 +98,7 @@ def _point_at(
         return value[positions[axis]]  # type: ignore[no-any-return]
 
     at_index = (lists[axis][position] for axis, position in positions.items())
-    label_of = dict(zip(labels, at_index, strict=True))
+    label_of: dict[str, object] = dict(zip(labels, at_index, strict=True))
     return GridPoint(label_of, _map_coefficients(partition, value_at_index))
 
 

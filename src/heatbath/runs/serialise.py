@@ -92,12 +92,13 @@ def problem_to_plain(problem: Problem) -> dict[str, Any]:
     except (ValueError, TypeError, OSError):
         is_remade = False
 
+    recipe = problem.recipe if is_remade else None
     plain: dict[str, Any] = {
         "name": problem.name,
         "task": problem.task,
         "features": list(problem.features),
         "targets": list(problem.targets),
-        "recipe": problem.recipe if is_remade else None,
+        "recipe": recipe,
         "checksum": digest,
     }
     if problem.encoder is not None:

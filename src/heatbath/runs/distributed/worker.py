@@ -82,10 +82,7 @@ def compute(
     check_wanted()
     plan = _plan_of_task(task, content)
     chains = range(task.first, task.stop)
-    state = None
-    if task.state is not None:
-        state = file.read(task.state, "the state")
-
+    state = None if task.state is None else file.read(task.state, "the state")
     compiler_reports: list[str] = []  # none if nothing had to be compiled
     with reporting(compiler_reports.append):
         simulation = Simulation(plan, task.step, state, task.threads, chains, task.until)
@@ -104,9 +101,7 @@ def compute(
         seconds=time.perf_counter() - begin, compiled=seconds_compiling, loss=end_means.loss,
         accuracy=end_means.accuracy, temperature=end_means.temperature,
     )  # fmt: skip
-    end_state = None
-    if about.end != plan.steps:
-        end_state = sealed_state(plan, results)
+    end_state = None if about.end == plan.steps else sealed_state(plan, results)
     return FinishedBlock(about, sealed_block(results, about), end_state)
 
 
