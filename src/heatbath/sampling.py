@@ -36,6 +36,7 @@ CHAINS = 4  # where neither chains nor an array of starts is given
 MOST_SUMMARISED = 2_000_000  # numbers for which `repr` has R-hat and ESS: for more that would take seconds
 AHEAD = 2**14  # normal numbers drawn at a time: a call for one step would take longer than the step
 FEWEST_DRAWS = 4  # of each chain for R-hat and ESS
+MOST_CHAINS = 2**32  # so that the number of a chain fits in the address of a random number
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -183,14 +184,10 @@ def sample(  # noqa: PLR0913 # options by keyword
     theta = _checked_start(start, chains)
 
     steps = whole("steps", steps, low=1, high=MOST_STEPS)
-    burn_in = steps // 2 if burn_in is None else whole("burn_in", burn_in, low=0)
-    thin = whole("thin", thin, low=1)
-    sample_steps = np.arange(burn_in + thin, steps + 1, thin)
-    if not sample_steps.size:
-        raise ValueError(
-            f"there would be no sample: steps={steps}, burn_in={burn_in}, thin={thin}; take "
-            f"{burn_in + thin} steps or more"
-        )
+    if burn_in is None:
+        burn_in = steps // 2
+    burn_in = whole("burn_in", burn_in, low=0)
+    sample_steps = _sample_steps(steps, burn_in, whole("thin", thin, low=1))
 
     density = _Density(log_density, gradient)
     noise = _Noise(seed, *theta.shape)
@@ -202,6 +199,17 @@ def sample(  # noqa: PLR0913 # options by keyword
         density.check_start(theta)
         walk = _MetropolisWalk(density, reference, noise) if metropolis else _Walk(density, reference)
         return _run(walk, sample_steps, burn_in, steps)
+
+
+def _sample_steps(steps: int, burn_in: int, thin: int) -> NDArray[np.int64]:
+    """Return the steps after which samples are taken, or raise if there are none."""
+    sample_steps = np.arange(burn_in + thin, steps + 1, thin)
+    if not sample_steps.size:
+        raise ValueError(
+            f"there would be no sample: steps={steps}, burn_in={burn_in}, thin={thin}; take "
+            f"{burn_in + thin} steps or more"
+        )
+    return sample_steps
 
 
 def _run(walk: _Walk | _MetropolisWalk, sample_steps: NDArray[np.int64], burn_in: int, steps: int) -> Sampled:
@@ -219,22 +227,26 @@ def _run(walk: _Walk | _MetropolisWalk, sample_steps: NDArray[np.int64], burn_in
         The number of all steps.
     """
     chains, dimension = walk.theta.shape
-    draws = len(sample_steps)
-    samples = np.empty((chains, draws, dimension))
-    log_densities = np.empty((chains, draws)) if walk.density.is_known else None
+    sample_count = len(sample_steps)
+    samples = np.empty((chains, sample_count, dimension))
+    log_densities = np.empty((chains, sample_count)) if walk.density.is_known else None
+    accepted_steps = np.zeros(chains)
 
-    accepted, draw = np.zeros(chains), 0
+    taken = 0
     for step in range(1, steps + 1):
         is_accepted = walk.advance()
         if step > burn_in:
-            accepted += is_accepted
-        if draw < draws and step == sample_steps[draw]:
-            samples[:, draw] = walk.theta
-            if log_densities is not None:
-                log_densities[:, draw] = walk.log_density(step)
-            draw += 1
+            accepted_steps[is_accepted] += 1
+        if taken == sample_count or step < sample_steps[taken]:
+            continue
+        samples[:, taken] = walk.theta
+        if log_densities is not None:
+            log_densities[:, taken] = walk.log_density(step)
+        taken += 1
 
-    acceptance = accepted / (steps - burn_in) if isinstance(walk, _MetropolisWalk) else None
+    acceptance = None
+    if isinstance(walk, _MetropolisWalk):
+        acceptance = accepted_steps / (steps - burn_in)
     return Sampled(samples, sample_steps, log_densities, acceptance)
 
 
@@ -242,39 +254,46 @@ class _Walk:
     """Chains that the reference steps."""
 
     def __init__(self, density: _Density, reference: Reference) -> None:
-        self.density, self.reference = density, reference
+        self.density = density
+        self.reference = reference
 
     @property
     def theta(self) -> Array:
         """Positions, (chain, dimension)."""
         return self.reference.state.theta
 
-    def advance(self) -> bool:
-        """Make a step, and return True, as every step is accepted."""
+    def advance(self) -> NDArray[np.bool_]:
+        """Make a step, and return True for each chain, (chain,), as every step is accepted."""
         self.reference.advance(1)
         _check_finite("theta", self.theta, self.reference.state.step)
-        return True
+        return np.ones(len(self.theta), dtype=bool)
 
     def log_density(self, step: int) -> Array:
         """Return the log density of each chain, which stands at `step`."""
-        values = self.density.value(self.theta)
-        _check_finite("log_density(theta)", values[:, None], step)
-        return values
+        log_densities = self.density.value(self.theta)
+        _check_finite("log_density(theta)", log_densities[:, None], step)
+        return log_densities
 
 
 class _MetropolisWalk:
     """Chains with a Metropolis test of every step of the word; U includes the prior."""
 
     def __init__(self, density: _Density, reference: Reference, noise: _Noise) -> None:
-        (part,) = reference.members
-        method: Any = part.part.method
-        self.density, self.noise, self.word, self.step = density, noise, method.substeps, 0
-        self.h, self.gamma, self.tau, self.prior = (
-            at(value, 0) for value in (reference.partition.h, method.gamma, method.tau, method.prior)
-        )
-        self.theta, self.p = reference.state.theta, reference.state.p
-        self.value = density.value(self.theta)
-        self.U = self._potential(self.theta, self.value)
+        (member,) = reference.members
+        method: Any = member.part.method
+        self.density = density
+        self.noise = noise
+        self.word = method.substeps
+        self.h = at(reference.partition.h, 0)
+        self.gamma = at(method.gamma, 0)
+        self.tau = at(method.tau, 0)
+        self.prior = at(method.prior, 0)
+
+        self.step = 0
+        self.theta = reference.state.theta
+        self.p = reference.state.p
+        self.log_densities = density.value(self.theta)
+        self.U = self._potential(self.theta, self.log_densities)
         self.G: Array | None = density.gradient(self.theta)
 
     def advance(self) -> NDArray[np.bool_]:
@@ -284,19 +303,24 @@ class _MetropolisWalk:
         Otherwise the chain stays and its momentum is reversed. A proposal that is not finite is refused.
         """
         theta, p, G, Q = self._proposal()
-        value = self.density.value(theta)
-        U = self._potential(theta, value)
+        log_densities = self.density.value(theta)
+        U = self._potential(theta, log_densities)
         error = U - self.U + _kinetic_energy(p) - _kinetic_energy(self.p) - Q
 
-        accepted = np.isfinite(error) & np.isfinite(theta).all(axis=1) & np.isfinite(value)
-        accepted &= np.log(self.noise.uniforms(self.step)) < -error / self.tau
+        is_finite = np.isfinite(error) & np.isfinite(theta).all(axis=1) & np.isfinite(log_densities)
+        is_accepted = is_finite & (np.log(self.noise.uniforms(self.step)) < -error / self.tau)
 
-        self.U, self.value = np.where(accepted, U, self.U), np.where(accepted, value, self.value)
-        moved = accepted[:, None]
-        self.theta, self.p = np.where(moved, theta, self.theta), np.where(moved, p, -self.p)
-        self.G = None if G is None or self.G is None else np.where(moved, G, self.G)
+        self.U = np.where(is_accepted, U, self.U)
+        self.log_densities = np.where(is_accepted, log_densities, self.log_densities)
+        is_row_accepted = is_accepted[:, None]
+        self.theta = np.where(is_row_accepted, theta, self.theta)
+        self.p = np.where(is_row_accepted, p, -self.p)
+        if G is None or self.G is None:
+            self.G = None
+        else:
+            self.G = np.where(is_row_accepted, G, self.G)
         self.step += 1
-        return accepted
+        return is_accepted
 
     def _proposal(self) -> _Proposal:
         """Return the end of a step from the present state, which applies the letters of the word in order.
@@ -304,27 +328,32 @@ class _MetropolisWalk:
         A drifts for a time t, B kicks by the gradient G - prior·θ, and O exchanges heat with the bath. G is
         None while it is not known at θ, and computed by the next B.
         """
-        theta, p, G, Q = self.theta, self.p, self.G, np.zeros(len(self.theta))
+        theta = self.theta
+        p = self.p
+        G = self.G
+        Q = np.zeros(len(theta))
         for substep in self.word:
             t = float(substep.fraction) * self.h
             if substep.letter == "A":
-                theta, G = A(theta, p, t), None
+                theta = A(theta, p, t)
+                G = None
             elif substep.letter == "B":
-                G = self.density.gradient(theta) if G is None else G
+                if G is None:
+                    G = self.density.gradient(theta)
                 p = B(p, G - self.prior * theta, t)
             else:  # "O": `_check_exact` accepts no other letters
-                energy = _kinetic_energy(p)
+                energy_before = _kinetic_energy(p)
                 p = O(p, self.noise(self.step, substep.slot), t, self.gamma, self.tau)
-                Q += _kinetic_energy(p) - energy
+                Q += _kinetic_energy(p) - energy_before
         return _Proposal(theta, p, G, Q)
 
     def log_density(self, step: int) -> Array:
         """Return the log density of each chain, which stands at `step`."""
-        return self.value
+        return self.log_densities
 
-    def _potential(self, theta: Array, value: Array) -> Array:
-        """Return U: minus the log density, and the prior."""
-        return np.asarray(self.prior / 2 * np.sum(theta**2, axis=1) - value)
+    def _potential(self, theta: Array, log_densities: Array) -> Array:
+        """Return U of each chain: minus the log density, and the prior."""
+        return np.asarray(self.prior / 2 * np.sum(theta**2, axis=1) - log_densities)
 
 
 class _Proposal(NamedTuple):
@@ -352,7 +381,9 @@ class _Noise:
     """The normal numbers of `Reference` and the uniform ones of the test, drawn for many steps at a time."""
 
     def __init__(self, seed: int, chains: int, size: int) -> None:
-        self.seed, self.chains, self.size = seed, np.arange(chains), size
+        self.seed = seed
+        self.chains = np.arange(chains)
+        self.size = size
         self.steps_ahead = max(1, AHEAD // (chains * max(size, 1)))
         self.drawn: dict[tuple[int, int], _DrawnSteps] = {}  # by stream and slot
 
@@ -369,11 +400,18 @@ class _Noise:
         group, index = divmod(step, self.steps_ahead)
         drawn = self.drawn.get((stream, slot))
         if drawn is None or drawn.group != group:
-            first = group * self.steps_ahead
-            steps = np.arange(first, min(first + self.steps_ahead, MOST_STEPS))[:, None]
+            first_step = group * self.steps_ahead
+            steps = np.arange(first_step, min(first_step + self.steps_ahead, MOST_STEPS))[:, None]
             drawn = _DrawnSteps(group, draw(self.seed, stream, slot, self.chains, steps, 0, size))
             self.drawn[stream, slot] = drawn
         return np.asarray(drawn.values[index])
+
+
+class _ValueByTorch(NamedTuple):
+    """The log density of each chain, and θ, where torch took the latest gradient."""
+
+    theta: Array
+    log_densities: Array
 
 
 class _Density:
@@ -385,9 +423,10 @@ class _Density:
                 raise TypeError(f"{name} must be a function of theta, (chains, dimension), got {function!r}")
         if log_density is None and gradient is None:
             raise TypeError("sample needs log_density, gradient or both, got neither")
-        self._log_density, self._gradient = log_density, gradient
+        self._log_density = log_density
+        self._gradient = gradient
         self.is_known = log_density is not None
-        self._last: tuple[Array, Array] | None = None  # θ and log density where torch took the last gradient
+        self._latest: _ValueByTorch | None = None
 
     def check_start(self, theta: Array) -> None:
         """Raise if log density or gradient is not finite at the start."""
@@ -399,18 +438,22 @@ class _Density:
         """Return the log density of each chain."""
         assert self._log_density is not None
         if self._gradient is None:
-            if self._last is None or not np.array_equal(self._last[0], theta):
-                self.gradient(theta)
-            assert self._last is not None
-            return self._last[1]
+            return self._value_by_torch(theta)
         return _checked_result("log_density(theta)", self._log_density(theta.copy()), theta.shape[:1])
+
+    def _value_by_torch(self, theta: Array) -> Array:
+        """Return the log density of each chain, which is known where torch has just taken the gradient."""
+        if self._latest is None or not np.array_equal(self._latest.theta, theta):
+            self.gradient(theta)
+        assert self._latest is not None
+        return self._latest.log_densities
 
     def gradient(self, theta: Array) -> Array:
         """Return the gradient of the log density, (chain, dimension)."""
         if self._gradient is not None:
             return _checked_result("gradient(theta)", self._gradient(theta.copy()), theta.shape)
-        value, gradient = self._by_torch(theta)
-        self._last = theta.copy(), value
+        log_densities, gradient = self._by_torch(theta)
+        self._latest = _ValueByTorch(theta.copy(), log_densities)
         return gradient
 
     def _by_torch(self, theta: Array) -> tuple[Array, Array]:
@@ -429,15 +472,16 @@ class _Density:
         assert self._log_density is not None
         with torch.enable_grad():
             point = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
-            value = self._log_density(point)
-            if not isinstance(value, torch.Tensor) or not value.requires_grad:
+            result = self._log_density(point)
+            if not isinstance(result, torch.Tensor) or not result.requires_grad:
                 raise TypeError(
                     "without gradient= log_density must be made of torch operations on theta, a tensor, and "
-                    f"return a tensor that depends on it; got {_type_name(value)}. Or give the gradient"
+                    f"return a tensor that depends on it; got {_type_name(result)}. Or give the gradient"
                 )
-            values = _checked_result("log_density(theta)", value.detach().cpu().numpy(), theta.shape[:1])
-            (gradient,) = torch.autograd.grad(value.sum(), point)
-        return values, np.asarray(gradient.numpy(), dtype=np.float64)
+            array = result.detach().cpu().numpy()
+            log_densities = _checked_result("log_density(theta)", array, theta.shape[:1])
+            (gradient,) = torch.autograd.grad(result.sum(), point)
+        return log_densities, np.asarray(gradient.numpy(), dtype=np.float64)
 
 
 def _checked_result(name: str, result: object, shape: tuple[int, ...]) -> Array:
@@ -453,8 +497,9 @@ def _checked_result(name: str, result: object, shape: tuple[int, ...]) -> Array:
 
 def _type_name(value: object) -> str:
     """Return the name of a value's type, and of its numbers if it is an array."""
+    type_name = type(value).__name__
     dtype = getattr(value, "dtype", None)
-    return type(value).__name__ + (f" of {dtype}" if dtype is not None else "")
+    return type_name if dtype is None else f"{type_name} of {dtype}"
 
 
 def _check_finite(name: str, values: Array, step: int) -> None:
@@ -463,15 +508,17 @@ def _check_finite(name: str, values: Array, step: int) -> None:
     The error describes the first such value of the first such chain. It is a ValueError at step 0, where the
     user's start is wrong, and a FloatingPointError later on. `name` is what the error calls the values.
     """
-    chains = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    if not chains.size:
+    bad_chains = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if not bad_chains.size:
         return
 
-    row = values[chains[0]]
-    index = int(np.argmin(np.isfinite(row)))
-    coordinate = f" in coordinate {index}" if len(row) > 1 else ""
-    further = f" (and so in {len(chains) - 1} more)" if len(chains) > 1 else ""
-    text = f"chain {chains[0]} at step {step}: {name} is not finite, got {row[index]}{coordinate}{further}"
+    chain = bad_chains[0]
+    coordinate = int(np.argmin(np.isfinite(values[chain])))
+    text = f"chain {chain} at step {step}: {name} is not finite, got {values[chain, coordinate]}"
+    if values.shape[1] > 1:
+        text += f" in coordinate {coordinate}"
+    if len(bad_chains) > 1:
+        text += f" (and so in {len(bad_chains) - 1} more)"
     if step == 0:
         raise ValueError(f"{text}. Choose a start where log density and gradient are finite")
     raise FloatingPointError(
@@ -497,6 +544,20 @@ def _checked_start(start: ArrayLike | None, chains: int | None) -> Array:
     """
     if start is None:
         raise TypeError("sample needs start, a vector or an array (chains, dimension), got none")
+    theta = _real_start(start)
+    if chains is not None:
+        chains = whole("chains", chains, low=1, high=MOST_CHAINS)
+
+    if theta.ndim == 1:
+        row_count = CHAINS if chains is None else chains
+        return np.tile(theta, (row_count, 1)).astype(np.float64)
+    if chains not in (None, len(theta)):
+        raise ValueError(f"start has {len(theta)} rows, one for each chain, and chains={chains}")
+    return theta.astype(np.float64)
+
+
+def _real_start(start: ArrayLike) -> NDArray[Any]:
+    """Return the start as a vector or a matrix, or raise unless its numbers are real and finite."""
     try:
         theta = np.asarray(start)
     except ValueError as error:
@@ -507,14 +568,7 @@ def _checked_start(start: ArrayLike | None, chains: int | None) -> Array:
         raise ValueError(f"start must be a vector or an array (chains, dimension), got shape {theta.shape}")
     if not np.isfinite(theta).all():
         raise ValueError("start must be finite, got inf or NaN")
-
-    if chains is not None:
-        chains = whole("chains", chains, low=1, high=2**32)
-    if theta.ndim == 1:
-        theta = np.tile(theta, (CHAINS if chains is None else chains, 1))
-    elif chains not in (None, len(theta)):
-        raise ValueError(f"start has {len(theta)} rows, one for each chain, and chains={chains}")
-    return theta.astype(np.float64)
+    return theta
 
 
 def _checked_partition(method: object, h: Coefficient | None) -> Partition:
@@ -533,7 +587,8 @@ def _checked_partition(method: object, h: Coefficient | None) -> Partition:
         )
     if method.needs_temperature:
         raise ValueError(f"{method!r}: say {method.thermal}; tau=1 samples exp(log_density)")
-    return Partition(method, STEPSIZE if h is None else h)
+    stepsize = STEPSIZE if h is None else h
+    return Partition(method, stepsize)
 
 
 def _check_can_sample(partition: Partition) -> None:
@@ -551,7 +606,8 @@ def _check_can_sample(partition: Partition) -> None:
         reasons.append("with simulated tempering the samples would be of all temperatures together")
     if not all(method.moves for method in partition.methods.values()):
         reasons.append("it moves nothing")
-    if axes := partition.axes():
+    axes = partition.axes()
+    if axes:
         reasons.append(f"{', '.join(axes)}: a list is an axis of a sweep, and one value is needed here")
     if reasons:
         raise ValueError(f"{partition!r} cannot sample a density: {'; '.join(reasons)}")
@@ -588,9 +644,9 @@ def _reasons_against_metropolis(method: Method) -> list[str]:
     if method.word != method.word[::-1]:
         reasons.append(f"the word must be a palindrome such as 'BAOAB', got {method.word!r}")
     for name in ("gamma", "tau", "weight_decay"):
-        value = getattr(method, name)
-        if not isinstance(value, (float, Constant, type(None))):
-            reasons.append(f"{name} must be constant, got {value!r}")
-        elif name == "tau" and (value is None or at(value, 0) == 0):
-            reasons.append(f"tau must be > 0, got {value!r}")
+        coefficient = getattr(method, name)
+        if not isinstance(coefficient, (float, Constant, type(None))):
+            reasons.append(f"{name} must be constant, got {coefficient!r}")
+        elif name == "tau" and (coefficient is None or at(coefficient, 0) == 0):
+            reasons.append(f"tau must be > 0, got {coefficient!r}")
     return reasons

@@ -121,8 +121,10 @@ def _fill(file: IO[bytes], content: Content) -> None:
     """Write content to an open file, and flush it to the disk."""
     if callable(content):
         content(file)
+    elif isinstance(content, str):
+        file.write(content.encode())
     else:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(content)
     file.flush()
     os.fsync(file.fileno())
 

@@ -26,13 +26,16 @@ class Interval:
         """Return True if a number is accepted."""
         if math.isinf(value):
             return self.infinite and value > 0
-        return (self.low < value or (self.low == value and not self.open)) and value < self.high
+        if self.open and value == self.low:
+            return False
+        return self.low <= value < self.high
 
     def __str__(self) -> str:
         """Return the condition in words, such as ">= 0 and finite"."""
         bounds = []
         if self.low > -math.inf:
-            bounds.append(f"{'>' if self.open else '>='} {self.low:g}")
+            sign = ">" if self.open else ">="
+            bounds.append(f"{sign} {self.low:g}")
         if self.high < math.inf:
             bounds.append(f"< {self.high:g}")
         elif not self.infinite:
@@ -40,6 +43,7 @@ class Interval:
         return " and ".join(bounds) or "a number"
 
 
+CONTAINERS = (list, tuple, set, dict)
 FINITE = Interval()
 NON_NEGATIVE = Interval(low=0.0)
 POSITIVE = Interval(low=0.0, open=True)
@@ -52,11 +56,11 @@ def shown(value: object, most: int = 200) -> str:
 
     Longer texts are cut after `most` characters.
     """
-    if isinstance(value, (list, tuple, set, dict)):
+    if isinstance(value, CONTAINERS):
         items = value.values() if isinstance(value, dict) else value
-        if any(hasattr(item, "shape") or isinstance(item, (list, tuple, set, dict)) for item in items):
-            kinds = sorted({type(item).__name__ for item in items})
-            return f"a {type(value).__name__} of {len(value)} ({', '.join(kinds)})"
+        if any(hasattr(item, "shape") or isinstance(item, CONTAINERS) for item in items):
+            type_names = sorted({type(item).__name__ for item in items})
+            return f"a {type(value).__name__} of {len(value)} ({', '.join(type_names)})"
     if hasattr(value, "shape") and not isinstance(value, np.generic):
         return f"a {type(value).__name__} of shape {tuple(value.shape)}"
     text = repr(value)
@@ -98,7 +102,9 @@ def whole(label: str, value: object, low: int, high: int | None = None) -> int:
 
     The error is a TypeError for something that is no whole number. Without `high` there is no upper limit.
     """
-    accepted = f"a whole number >= {low}" + (f" and < {high}" if high is not None else "")
+    accepted = f"a whole number >= {low}"
+    if high is not None:
+        accepted += f" and < {high}"
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{label} must be {accepted}, got {shown(value)} of type {type(value).__name__}")
     if value < low or (high is not None and value >= high):

@@ -15,6 +15,8 @@ CONTAINER_FILES = (
     ),
 )
 UNKNOWN = 2**62  # bytes, if the system or a container sets no limit
+KIBIBYTE = 1024  # bytes: the unit of /proc/meminfo
+GIGABYTE = 1e9  # bytes: the unit of messages
 
 
 def free_memory() -> int:
@@ -25,7 +27,7 @@ def free_memory() -> int:
 def _free_in_system() -> int:
     """Return the free bytes of the computer."""
     try:
-        return _read_numbers("/proc/meminfo")["MemAvailable:"] * 1024
+        return _read_numbers("/proc/meminfo")["MemAvailable:"] * KIBIBYTE
     except (OSError, KeyError, ValueError):
         try:
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -36,7 +38,8 @@ def _free_in_system() -> int:
 def _free_in_container(limit_file: str, used_file: str, cache_key: str) -> int:
     """Return the free bytes of the container in which the process runs."""
     try:
-        limit, used = (int(Path(path).read_text(encoding="ascii")) for path in (limit_file, used_file))
+        limit = int(Path(limit_file).read_text(encoding="ascii"))
+        used = int(Path(used_file).read_text(encoding="ascii"))
         cached = _read_numbers(str(Path(used_file).with_name("memory.stat"))).get(cache_key, 0)
         return max(limit - used + cached, 0)
     except (OSError, ValueError):  # there is no container, or its limit is the word max
@@ -45,5 +48,10 @@ def _free_in_container(limit_file: str, used_file: str, cache_key: str) -> int:
 
 def _read_numbers(path: str) -> dict[str, int]:
     """Return the numbers in a file with a name and a number in each line."""
+    numbers = {}
     with open(path, encoding="ascii") as file:
-        return {words[0]: int(words[1]) for line in file if len(words := line.split()) > 1}
+        for line in file:
+            name, *fields = line.split()
+            if fields:
+                numbers[name] = int(fields[0])
+    return numbers

@@ -67,7 +67,9 @@ class DifferentBitsWarning(RuntimeWarning):
 
 def warn(message: str | Warning, kind: type[Warning] = RuntimeWarning) -> None:
     """Issue a warning at the line outside of this package that has called it, directly or indirectly."""
-    frame, level = sys._getframe(1), 2
+    frame = sys._getframe(1)  # of the caller
+    level = 2  # its number, counted from the call of `warnings.warn`
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "heatbath":
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
+        level += 1
     warnings.warn(message, kind, stacklevel=level)

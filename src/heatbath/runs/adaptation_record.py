@@ -54,13 +54,13 @@ class Found:
 
     def __post_init__(self) -> None:
         """Check all fields, and store numbers as float, NaN for None, and sequences as tuples."""
-        trials = (
+        trials = tuple(
             (real("found: h", h, POSITIVE), _number_or_nan("found: a temperature", temperature))
             for h, temperature in self.tried
         )
         store(
             self,
-            tried=tuple(trials),
+            tried=trials,
             temperature=_number_or_nan("found: temperature", self.temperature),
             error=_number_or_nan("found: error", self.error),
             rhat=_number_or_nan("found: rhat", self.rhat),
@@ -94,9 +94,10 @@ class Found:
 
         if self.priors:
             deviations = ", ".join(f"{deviation:.3g}" for deviation in self.priors[-1])
-            is_unchanged = len(self.priors) == 1
-            remark = ", as at first (too few steps, or too hot, to find others)" if is_unchanged else ""
-            lines.append(f"prior: standard deviations {deviations}{remark}")
+            line = f"prior: standard deviations {deviations}"
+            if len(self.priors) == 1:
+                line += ", as at first (too few steps, or too hot, to find others)"
+            lines.append(line)
 
         if math.isfinite(self.temperature):
             lines.append(f"temperature: {self.temperature:.2f} ± {self.error:.2f} of τ")

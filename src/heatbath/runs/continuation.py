@@ -30,6 +30,7 @@ from heatbath.runs.serialise import checksum
 if TYPE_CHECKING:
     from heatbath.runs.run import Run
 
+SETTINGS_OVER_TIME = ("steps", "record", "records", "losses", "partition")  # later steps may differ in these
 MOST_RECORDS = 1000  # of a run that is sampled again, so that one that is continued for ever stays small
 
 
@@ -50,18 +51,19 @@ def extend_plan(plan: Plan, step: int, steps: int, record: int | Sequence[int] |
     end = step + whole("steps", steps, low=1, high=MOST_STEPS)
     record = plan.record if record is None else checked_record(record, first=step + 1, last=end)
 
-    records = [recorded for recorded in plan.records if recorded <= step]
-    losses = [recorded for recorded in plan.losses if recorded <= step]
+    earlier_records = [recorded for recorded in plan.records if recorded <= step]
+    earlier_losses = [recorded for recorded in plan.losses if recorded <= step]
     new_records = spread_records(record, step, end)
-    new_losses = loss_steps(new_records, plan.losses_every, earlier=len(records))
+    new_losses = loss_steps(new_records, plan.losses_every, earlier=len(earlier_records))
 
+    found = None if plan.found is None else plan.found.without_results()
     return replace(
         plan,
         steps=end,
         record=record,
-        records=(*records, *new_records),
-        losses=(*losses, *new_losses),
-        found=None if plan.found is None else plan.found.without_results(),
+        records=(*earlier_records, *new_records),
+        losses=(*earlier_losses, *new_losses),
+        found=found,
     )
 
 
@@ -83,9 +85,12 @@ def change_plan(plan: Plan, partition: Methods, step: int) -> Plan:
             raise TypeError(f"partition must be a Partition as this run's is, got {partition!r}")
         return replace(plan, partition=_changed_partition(plan, plan.partition, partition, step))
 
-    by_name = dict.fromkeys(plan.partition, partition) if isinstance(partition, Partition) else partition
+    by_name = partition
+    if isinstance(partition, Partition):
+        by_name = dict.fromkeys(plan.partition, partition)
     if not isinstance(by_name, Mapping) or list(by_name) != list(plan.partition):
         raise ValueError(f"partition must be a dict for {', '.join(plan.partition)}, got {partition!r}")
+
     changed = {
         name: _changed_partition(plan, old, by_name[name], step) for name, old in plan.partition.items()
     }
@@ -99,7 +104,8 @@ def _changed_partition(plan: Plan, old: Partition, new: Partition, step: int) ->
     ends with the old coefficients.
     """
     is_within_word = plan.rotated and any(method.seen_at_kick for method in old.methods.values())
-    return grid.change_coefficients(old, new, step + 1 if is_within_word else step)
+    first_step = step + 1 if is_within_word else step
+    return grid.change_coefficients(old, new, first_step)
 
 
 def plan_differences(plan: Plan, reference: Plan, until: int | None = None) -> list[str]:
@@ -113,23 +119,32 @@ def plan_differences(plan: Plan, reference: Plan, until: int | None = None) -> l
         Compare only what decides a run up to this step, as the plans may differ from there on; None to
         compare everything.
     """
-    settings, reference_settings = plan.plain_settings(), reference.plain_settings()
-    names = [name for name in settings if settings[name] != reference_settings[name]]
-
+    settings = plan.plain_settings()
+    reference_settings = reference.plain_settings()
+    different = [name for name in settings if settings[name] != reference_settings[name]]
     if until is not None:
-        names = [name for name in names if name not in ("steps", "record", "records", "losses", "partition")]
-        records = [step for step in plan.records if step <= until]
-        if records != [step for step in reference.records if step <= until]:
-            names.append("records")
-        if not grid.is_same_until(plan.partition, reference.partition, until):
-            names.append("partition")
+        different = [name for name in different if name not in SETTINGS_OVER_TIME]
+        different += _differences_until(plan, reference, until)
 
     for name in ("start", "average"):  # None is equal to None only
         if not np.array_equal(getattr(plan, name), getattr(reference, name)):
-            names.append(name)
+            different.append(name)
 
-    same_problem = plan.problem is reference.problem or checksum(plan.problem) == checksum(reference.problem)
-    return names if same_problem else ["problem", *names]
+    if plan.problem is reference.problem or checksum(plan.problem) == checksum(reference.problem):
+        return different
+    return ["problem", *different]
+
+
+def _differences_until(plan: Plan, reference: Plan, until: int) -> list[str]:
+    """Return "records" and "partition" if two plans differ in them up to step `until`."""
+    different = []
+    records = [step for step in plan.records if step <= until]
+    reference_records = [step for step in reference.records if step <= until]
+    if records != reference_records:
+        different.append("records")
+    if not grid.is_same_until(plan.partition, reference.partition, until):
+        different.append("partition")
+    return different
 
 
 def keep_methods(run: Run, names: Sequence[str]) -> Run:
@@ -140,20 +155,19 @@ def keep_methods(run: Run, names: Sequence[str]) -> Run:
     plan = run.plan
     if isinstance(plan.partition, Partition):
         raise ValueError("this run is no comparison of methods: take a point of a sweep by select")
-    if unknown := [name for name in names if name not in plan.partition]:
+    unknown = [name for name in names if name not in plan.partition]
+    if unknown:
         accepted = ", ".join(plan.partition)
         raise ValueError(f"there is no method {', '.join(map(repr, unknown))}: accepted are {accepted}")
     if not names or len(set(names)) < len(names):
         raise ValueError(f"methods must be one or more different names, got {list(names)!r}")
 
-    is_kept = [name in names for name in plan.partition]
+    kept = {name: partition for name, partition in plan.partition.items() if name in names}
+    is_kept = [name in kept for name in plan.partition]
     chains = np.flatnonzero(np.repeat(is_kept, plan.chains))  # each method has `plan.chains` chains in a row
-    fewer = replace(
-        plan,
-        partition={name: method for name, method in plan.partition.items() if name in names},
-        start=None if plan.start is None else plan.start[chains],
-    )
-    return replace(run, plan=fewer, data=select_chains(run.data, chains, plan, fewer))
+    start = None if plan.start is None else plan.start[chains]
+    kept_plan = replace(plan, partition=kept, start=start)
+    return replace(run, plan=kept_plan, data=select_chains(run.data, chains, plan, kept_plan))
 
 
 def sample_again(run: Run, steps: int, samples: int, thin: int) -> Run:
@@ -187,7 +201,8 @@ def replace_examples(run: Run, problem: Problem, batch: int | None) -> Run:
                 f"got {problem!r}"
             )
     plan = replace(run.plan, problem=problem, batch=batch_size(batch, problem))
-    state = {name: run.data[name].copy(data=values) for name, values in _moved_state(run, problem).items()}
+    moved = _moved_state(run, problem)
+    state = {name: run.data[name].copy(data=array) for name, array in moved.items()}
     return replace(run, plan=plan, data=run.data.assign(state))
 
 
@@ -197,19 +212,25 @@ def _moved_state(run: Run, problem: Problem) -> dict[str, NDArray[Any]]:
     θ and the variances of the noise change if the new examples are scaled otherwise, and the momenta, of
     variance τ, if the posterior has another temperature.
     """
-    old, state = run.problem, {}
-    scales = ("shift", "scale", "target_shift", "target_scale")
-    if any((getattr(old, name) != getattr(problem, name)).any() for name in scales):
+    old = run.problem
+    state = {}
+    if not _is_same_scale(old, problem):
         state["theta"] = _rescaled_parameters(run, problem)
         if "noise_now" in run.data:
             factor = old.target_scale / problem.target_scale
             state["noise_now"] = run.data["noise_now"].values * factor**2
 
     if run.plan.points[0].partition.posterior is not None:
-        ratio = total(old) / total(problem)  # of the temperatures, as each is 1 / (number of examples)
-        if ratio != 1:
-            state["p"] = (run.p * np.sqrt(ratio)).astype(run.p.dtype)
+        temperature_ratio = total(old) / total(problem)  # as each is 1 / (number of examples)
+        if temperature_ratio != 1:
+            state["p"] = (run.p * np.sqrt(temperature_ratio)).astype(run.p.dtype)
     return state
+
+
+def _is_same_scale(old: Problem, new: Problem) -> bool:
+    """Return True if the inputs and targets of two problems are standardised by the same numbers."""
+    scales = ("shift", "scale", "target_shift", "target_scale")
+    return all((getattr(old, name) == getattr(new, name)).all() for name in scales)
 
 
 def _rescaled_parameters(run: Run, problem: Problem) -> NDArray[Any]:
@@ -218,11 +239,16 @@ def _rescaled_parameters(run: Run, problem: Problem) -> NDArray[Any]:
     The new networks are x -> c·f(a·x + b) + d, where f are the old ones: a·x + b is an input in the old
     scale, and c·f + d an output in the new one.
     """
-    old, likelihood = run.problem, run.plan.likelihood
+    old = run.problem
+    likelihood = run.plan.likelihood
+    a = problem.scale / old.scale
+    b = (problem.shift - old.shift) / old.scale
+
     factor = old.target_scale / problem.target_scale
-    c, d = factor, (old.target_shift - problem.target_shift) / problem.target_scale
+    c = factor
+    d = (old.target_shift - problem.target_shift) / problem.target_scale
     if likelihood.varying:  # the logarithms of variances follow the values
-        c, d = np.append(c, np.ones_like(c)), np.append(d, 2 * np.log(factor))
-    a, b = problem.scale / old.scale, (problem.shift - old.shift) / old.scale
+        c = np.append(c, np.ones_like(factor))
+        d = np.append(d, 2 * np.log(factor))
     outputs = np.broadcast_to(c, likelihood.outputs), np.broadcast_to(d, likelihood.outputs)
     return run.network.between(run.theta, (a, b), outputs).astype(run.theta.dtype)

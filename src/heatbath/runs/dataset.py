@@ -22,7 +22,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath._internal.checks import is_real
-from heatbath._internal.memory import free_memory
+from heatbath._internal.memory import GIGABYTE, free_memory
 from heatbath.engine.ensemble import Ensemble
 from heatbath.methods.partition import Part
 from heatbath.methods.posterior import Posterior
@@ -30,6 +30,8 @@ from heatbath.runs.plan import Plan
 from heatbath.runs.record_steps import record_count, record_steps, sample_count, sample_steps
 
 Values: TypeAlias = Mapping[str | None, NDArray[Any]]
+
+SPLITS = ("train", "test")  # in the order in which the engine has losses and accuracies
 
 
 @dataclass(frozen=True)
@@ -45,27 +47,28 @@ class EnsembleGroup:
         The weights are the numbers of parameters of the units.
         """
         sizes = [unit.size for unit in self.ensemble.program.units]
-        return {  # one product after another: the rounding of a dot product depends on the number of records
-            name: np.asarray(sum(values[..., u] * sizes[u] for u in units) / sum(sizes[u] for u in units))
-            for name, units in self.units().items()
-        }
+        means = {}
+        for part, units in self.units().items():
+            # one product after another: the rounding of a dot product depends on the number of records
+            weighted_sum = sum(values[..., unit] * sizes[unit] for unit in units)
+            means[part] = np.asarray(weighted_sum / sum(sizes[unit] for unit in units))
+        return means
 
     def units(self) -> dict[str, list[int]]:
         """Return the numbers of the units of each part: its tensors, or the part as a whole."""
         program = self.ensemble.program
-        return {
-            part.name: [u for u, unit in enumerate(program.units) if unit.part.name == part.name]
-            for part in program.parts
-        }
+        units: dict[str, list[int]] = {part.name: [] for part in program.parts}
+        for number, unit in enumerate(program.units):
+            units[unit.part.name].append(number)
+        return units
 
     def thermostats(self) -> dict[str, int]:
         """Return the numbers of the units that have a ξ, by the name of the thermostat."""
-        parts, units = self.ensemble.program.parts, self.units()
-        return {
-            name: unit
-            for part in parts
-            for name, unit in zip(_thermostats_of(part), units[part.name], strict=False)
-        }
+        units = self.units()
+        unit_of: dict[str, int] = {}
+        for part in self.ensemble.program.parts:
+            unit_of |= zip(_thermostats_of(part), units[part.name], strict=False)
+        return unit_of
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,12 @@ class ResultVariable:
     @cached_property
     def recorded_along(self) -> str | None:
         """Dimension along which it grows in the run, "record" or "sample"; None for the state and labels."""
-        along = [name for name in self.dimensions if name in ("record", "sample")]
-        return along[0] if along and self.of_group else None
+        if self.of_group is None:
+            return None
+        for dimension in ("record", "sample"):
+            if dimension in self.dimensions:
+                return dimension
+        return None
 
     def dtype(self, plan: Plan) -> np.dtype[Any]:
         """Return the type of its numbers in a run of this plan."""
@@ -146,7 +153,7 @@ def _by_split(values: NDArray[Any]) -> Values:
 def _temperature(group: EnsembleGroup, records: int) -> Values:
     """Return the temperatures at the records by part."""
     by_part = group.by_part(group.ensemble.notes.temperature[:, :records])
-    return {name: values for name, values in by_part.items()}
+    return {part: means for part, means in by_part.items()}
 
 
 def _friction(group: EnsembleGroup, records: int) -> Values:
@@ -240,40 +247,48 @@ def lengths(plan: Plan, step: int, chains: range | None = None, first: int = 0) 
     first
         The step after which records and samples are counted.
     """
+    all_chains = range(plan.total) if chains is None else chains
+    points = 0 if plan.average is None else len(plan.average)
+    bins = 0
+    if plan.histogram is not None:
+        _, _, bins = plan.histogram
     return {
-        "chain": plan.total if chains is None else len(chains),
+        "chain": len(all_chains),
         "parameter": plan.parameters,
         "record": record_count(plan, step) - record_count(plan, first),
         "sample": sample_count(plan, step) - sample_count(plan, first),
-        "split": 2,
-        "point": 0 if plan.average is None else len(plan.average),
+        "split": len(SPLITS),
+        "point": points,
         "output": plan.likelihood.outputs,
         "target": plan.problem.outputs,
         "part": len(_part_names(plan)),
         "thermostat": len(_thermostat_names(plan)),
-        "bin": plan.histogram[2] if plan.histogram else 0,
+        "bin": bins,
     }
 
 
 def sizes(plan: Plan, step: int | None = None, chains: range | None = None, first: int = 0) -> dict[str, int]:
     """Return the bytes that each result takes at `step` (None for the last); arguments as in `lengths`."""
-    length = lengths(plan, plan.steps if step is None else step, chains, first)
-    return {
-        result.name: result.dtype(plan).itemsize * math.prod(length[name] for name in result.dimensions)
-        for result in results(plan)
-    }
+    last_step = plan.steps if step is None else step
+    length = lengths(plan, last_step, chains, first)
+    bytes_of = {}
+    for result in results(plan):
+        count = math.prod(length[dimension] for dimension in result.dimensions)
+        bytes_of[result.name] = count * result.dtype(plan).itemsize
+    return bytes_of
 
 
 def check_memory(plan: Plan, copies: int) -> None:
     """Raise MemoryError if this number of copies of a plan's results does not fit in the free memory."""
     sizes_of_copies = {name: copies * size for name, size in sizes(plan).items()}
-    needed, free = sum(sizes_of_copies.values()), free_memory()
+    needed = sum(sizes_of_copies.values())
+    free = free_memory()
     if needed > free:
         largest = max(sizes_of_copies, key=lambda name: sizes_of_copies[name])
         raise MemoryError(
             f"{plan.total} chains of {plan.parameters} parameters over {plan.steps} steps need "
-            f"{needed / 1e9:,.1f} GB, most of it for {largest} "
-            f"({sizes_of_copies[largest] / 1e9:,.1f} GB), and {free / 1e9:,.1f} GB are free: "
+            f"{needed / GIGABYTE:,.1f} GB, most of it for {largest} "
+            f"({sizes_of_copies[largest] / GIGABYTE:,.1f} GB), and {free / GIGABYTE:,.1f} GB are free: "
             "take fewer chains, points, records or samples"
         )
 
@@ -308,16 +323,17 @@ def gather(
     """
     step = groups[0].ensemble.step
     all_chains = range(plan.total) if chains is None else chains
-    labels = _labels(plan, step, all_chains, first if earlier is None else 0)
+    labelled_after = first if earlier is None else 0
+    labels = _labels(plan, step, all_chains, labelled_after)
     length = lengths(plan, step, chains, first)
 
     variables = {}
     for result in computed_results(plan):
-        values = _side_by_side(result, groups, length, labels, result.dtype(plan))
+        collected = _side_by_side(result, groups, length, labels, result.dtype(plan))
         if earlier is not None and result.recorded_along:
             axis = result.dimensions.index(result.recorded_along)
-            values = np.concatenate([earlier[result.name].values, values], axis=axis)
-        variables[result.name] = result.dimensions, values
+            collected = np.concatenate([earlier[result.name].values, collected], axis=axis)
+        variables[result.name] = result.dimensions, collected
 
     if earlier is not None:
         labels |= _point_labels(plan, earlier)
@@ -335,10 +351,12 @@ class RunPiece(NamedTuple):
 
 def index_of_piece(plan: Plan, result: ResultVariable, piece: RunPiece) -> tuple[slice, ...]:
     """Return the index of a piece's values in a result of all chains at the last step."""
-    counts = {"record": record_count, "sample": sample_count}
-    spans = {name: slice(count(plan, piece.begin), count(plan, piece.end)) for name, count in counts.items()}
-    spans["chain"] = slice(piece.chains.start, piece.chains.stop)
-    return tuple(spans.get(name, slice(None)) for name in result.dimensions)
+    spans = {
+        "chain": slice(piece.chains.start, piece.chains.stop),
+        "record": slice(record_count(plan, piece.begin), record_count(plan, piece.end)),
+        "sample": slice(sample_count(plan, piece.begin), sample_count(plan, piece.end)),
+    }
+    return tuple(spans.get(dimension, slice(None)) for dimension in result.dimensions)
 
 
 def join(plan: Plan, pieces: Iterable[RunPiece], earlier: xr.Dataset | None = None) -> xr.Dataset:
@@ -358,21 +376,24 @@ def join(plan: Plan, pieces: Iterable[RunPiece], earlier: xr.Dataset | None = No
     Dataset
         All results with the labels of their dimensions.
     """
-    length, computed = lengths(plan, plan.steps), computed_results(plan)
-    joined = {
-        result.name: np.empty([length[name] for name in result.dimensions], result.dtype(plan))
-        for result in computed
-    }
+    computed = computed_results(plan)
+    recorded = [result for result in computed if result.recorded_along]
+    length = lengths(plan, plan.steps)
+    joined = {}
+    for result in computed:
+        shape = [length[dimension] for dimension in result.dimensions]
+        joined[result.name] = np.empty(shape, result.dtype(plan))
+
     if earlier is not None:
-        for result in computed:
-            if result.recorded_along:
-                span = tuple(slice(size) for size in earlier[result.name].shape)
-                joined[result.name][span] = earlier[result.name].values
+        for result in recorded:
+            before = tuple(slice(size) for size in earlier[result.name].shape)
+            joined[result.name][before] = earlier[result.name].values
 
     for piece in pieces:
-        for result in computed:
-            if result.recorded_along or piece.end == plan.steps:
-                joined[result.name][index_of_piece(plan, result, piece)] = piece.data[result.name]
+        used = computed if piece.end == plan.steps else recorded  # the state is that of the last piece
+        for result in used:
+            joined[result.name][index_of_piece(plan, result, piece)] = piece.data[result.name]
+
     variables = {result.name: (result.dimensions, joined[result.name]) for result in computed}
     return xr.Dataset(variables, final_labels(plan, earlier))
 
@@ -412,11 +433,14 @@ def restore(group: EnsembleGroup, step: int, data: xr.Dataset) -> None:
     for result in RESULTS:
         if result.of_group is None or result.recorded_along or result.name not in data:
             continue
-        for label, values in result.of_group(group, 0).items():
-            saved = data[result.name] if label is None else data[result.name].sel(thermostat=label)
-            values[...] = saved.values[group.chains]  # `values` is an array of the engine
+        for label, engine_array in result.of_group(group, 0).items():
+            saved = data[result.name]
+            if label is not None:
+                saved = saved.sel(thermostat=label)
+            engine_array[...] = saved.values[group.chains]
 
-    chains, rungs = group.ensemble.chains, len(group.ensemble.ladder.tau)
+    chains = group.ensemble.chains
+    rungs = len(group.ensemble.ladder.tau)
     if not np.isin(chains.rung, np.arange(rungs)).all():
         raise ValueError(f"a chain is on a rung that the ladder of {rungs} temperatures does not have")
     noise = chains.noise[chains.died < 0]
@@ -436,12 +460,13 @@ def check_arrays(plan: Plan, arrays: Mapping[str, NDArray[Any]], chains: range, 
     """
     length = lengths(plan, end, chains, begin)
     for result in computed_results(plan):
-        shape, dtype = tuple(length[name] for name in result.dimensions), result.dtype(plan)
-        values = arrays[result.name]
-        if values.shape != shape or values.dtype != dtype:
+        shape = tuple(length[dimension] for dimension in result.dimensions)
+        dtype = result.dtype(plan)
+        array = arrays[result.name]
+        if array.shape != shape or array.dtype != dtype:
             raise ValueError(
                 f"{result.name} of chains {chains.start} to {chains.stop - 1} must be {dtype} of shape "
-                f"{shape}, but it is {values.dtype} of shape {values.shape}"
+                f"{shape}, but it is {array.dtype} of shape {array.shape}"
             )
 
 
@@ -453,14 +478,17 @@ def check_data(plan: Plan, step: int, data: xr.Dataset) -> None:
     """
     length = lengths(plan, step)
     for result in results(plan):
-        expected = {name: length[name] for name in result.dimensions}
-        values, dtype = data[result.name], result.dtype(plan)
-        if dict(values.sizes) != expected or values.dims != result.dimensions or values.dtype != dtype:
+        expected = {dimension: length[dimension] for dimension in result.dimensions}
+        dtype = result.dtype(plan)
+        array = data[result.name]
+        if dict(array.sizes) != expected or array.dims != result.dimensions or array.dtype != dtype:
             raise ValueError(
                 f"{result.name} must be {dtype} with dimensions {expected}, "
-                f"but it is {values.dtype} with {dict(values.sizes)}"
+                f"but it is {array.dtype} with {dict(array.sizes)}"
             )
-    if unlabelled := [axis for axis in plan.axes if data[axis].dims != ("chain",)]:
+
+    unlabelled = [axis for axis in plan.axes if data[axis].dims != ("chain",)]
+    if unlabelled:
         raise ValueError(f"the chains are not labelled by {', '.join(unlabelled)}")
 
 
@@ -479,23 +507,25 @@ def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
     ValueError
         If an axis is unknown, or unless exactly one point matches.
     """
-    if unknown := [axis for axis in labels if axis not in plan.axes]:
-        existing = ", ".join(plan.axes) or "none"
-        raise ValueError(f"there is no axis {', '.join(unknown)}: this run has {existing}")
+    unknown_axes = [axis for axis in labels if axis not in plan.axes]
+    if unknown_axes:
+        known_axes = ", ".join(plan.axes) or "none"
+        raise ValueError(f"there is no axis {', '.join(unknown_axes)}: this run has {known_axes}")
 
-    of_points = {axis: data[axis].values[:: plan.chains] for axis in plan.axes}
-    matches = np.ones(len(plan.points), dtype=bool)
-    for axis, label in labels.items():
-        text = repr(float(label)) if is_real(label) else repr(label)
-        matches &= [value in (label, text) for value in of_points[axis]]
+    labels_of_points = {axis: data[axis].values[:: plan.chains] for axis in plan.axes}
+    is_match = np.ones(len(plan.points), dtype=bool)
+    for axis, wanted in labels.items():
+        text = repr(float(wanted)) if is_real(wanted) else repr(wanted)
+        is_match &= [label in (wanted, text) for label in labels_of_points[axis]]
 
-    count = np.count_nonzero(matches)
+    count = np.count_nonzero(is_match)
     if count != 1:
-        existing = "; ".join(
-            f"{axis}: {', '.join(dict.fromkeys(map(str, values)))}" for axis, values in of_points.items()
-        )
-        raise ValueError(f"{labels} selects {count} points, and one is needed; there are {existing}")
-    return int(np.argmax(matches))
+        lists = []
+        for axis, labels_of_axis in labels_of_points.items():
+            different = dict.fromkeys(map(str, labels_of_axis))
+            lists.append(f"{axis}: {', '.join(different)}")
+        raise ValueError(f"{labels} selects {count} points, and one is needed; there are {'; '.join(lists)}")
+    return int(np.argmax(is_match))
 
 
 def select_chains(data: xr.Dataset, chosen: NDArray[np.int64], plan: Plan, fewer: Plan) -> xr.Dataset:
@@ -510,13 +540,14 @@ def select_chains(data: xr.Dataset, chosen: NDArray[np.int64], plan: Plan, fewer
     plan, fewer
         The plan of all chains, and that of the chosen ones.
     """
-    chains = data.isel(chain=chosen).assign_coords(chain=np.arange(len(chosen)))
+    selected = data.isel(chain=chosen).assign_coords(chain=np.arange(len(chosen)))
     kept = {result.name for result in results(fewer)}
-    chains = chains.drop_vars([result.name for result in results(plan) if result.name not in kept])
-    chains = chains.sel(part=_part_names(fewer))
-    if thermostats := _thermostat_names(fewer):
-        return chains.sel(thermostat=thermostats)
-    return chains.drop_dims("thermostat", errors="ignore")
+    selected = selected.drop_vars([result.name for result in results(plan) if result.name not in kept])
+    selected = selected.sel(part=_part_names(fewer))
+    thermostats = _thermostat_names(fewer)
+    if thermostats:
+        return selected.sel(thermostat=thermostats)
+    return selected.drop_dims("thermostat", errors="ignore")
 
 
 def _side_by_side(
@@ -542,20 +573,21 @@ def _side_by_side(
         The type of the numbers.
     """
     assert result.of_group is not None
-    count = length[result.recorded_along] if result.recorded_along else 0  # of records or samples
-    by_label = [result.of_group(group, count) for group in groups]
-    if len(groups) == 1 and result.recorded_along and None in by_label[0]:
-        return by_label[0][None]
+    record_or_sample_count = length[result.recorded_along] if result.recorded_along else 0
+    of_groups = [result.of_group(group, record_or_sample_count) for group in groups]
+    if len(groups) == 1 and result.recorded_along and None in of_groups[0]:
+        return of_groups[0][None]
 
-    shape = [length[name] for name in result.dimensions]
-    joined = np.full(shape, result.absent if dtype.kind == "f" else 0, dtype)
-    for group, arrays in zip(groups, by_label, strict=True):
-        for label, values in arrays.items():
+    shape = [length[dimension] for dimension in result.dimensions]
+    absent = result.absent if dtype.kind == "f" else 0
+    joined = np.full(shape, absent, dtype)
+    for group, by_label in zip(groups, of_groups, strict=True):
+        for label, of_chains in by_label.items():
             if label is None:
-                joined[group.chains] = values
-            else:
-                position = labels[result.dimensions[0]].tolist().index(label)
-                joined[position, group.chains] = values
+                joined[group.chains] = of_chains
+                continue
+            all_labels = labels[result.dimensions[0]].tolist()
+            joined[all_labels.index(label), group.chains] = of_chains
     return joined
 
 
@@ -572,7 +604,9 @@ def _thermostat_names(plan: Plan) -> list[str]:
 def _thermostats_of(part: Part) -> list[str]:
     """Return the names of the thermostats of a part: its own name, or `hidden/1`, ... with one per tensor."""
     count = len(part.thermostats)
-    return [f"{part.name}/{i}" if count > 1 else part.name for i in range(1, count + 1)]
+    if count == 1:
+        return [part.name]
+    return [f"{part.name}/{number}" for number in range(1, count + 1)]
 
 
 def _labels(plan: Plan, step: int, chains: range, first: int = 0) -> dict[str, Any]:
@@ -589,14 +623,15 @@ def _labels(plan: Plan, step: int, chains: range, first: int = 0) -> dict[str, A
     """
     repeat = np.array(chains) % plan.chains
     labels: dict[str, Any] = {
-        "split": np.array(["train", "test"], dtype=object),
+        "split": np.array(SPLITS, dtype=object),
         "chain": np.array(chains),
         "repeat": ("chain", repeat),
         "draw": ("chain", repeat % plan.problem.draws),
         "part": np.array(_part_names(plan), dtype=object),
         "step": ("record", np.array(record_steps(plan, step, first), np.int64)),
     }
-    if thermostats := _thermostat_names(plan):
+    thermostats = _thermostat_names(plan)
+    if thermostats:
         labels["thermostat"] = np.array(thermostats, dtype=object)
     if plan.keep:
         labels["sample_step"] = "sample", np.array(sample_steps(plan, step, first), np.int64)
@@ -604,13 +639,20 @@ def _labels(plan: Plan, step: int, chains: range, first: int = 0) -> dict[str, A
         low, high, bins = plan.histogram
         edges = np.linspace(low, high, bins + 1)
         labels["bin"] = (edges[1:] + edges[:-1]) / 2  # the centres
-    points = np.array(chains) // plan.chains
-    return labels | {axis: ("chain", _labels_of_points(plan, axis)[points]) for axis in plan.axes}
+    point_of_chain = np.array(chains) // plan.chains
+    for axis in plan.axes:
+        labels[axis] = "chain", _labels_of_points(plan, axis)[point_of_chain]
+    return labels
 
 
 def _labels_of_points(plan: Plan, axis: str) -> NDArray[Any]:
     """Return the labels of all points on an axis: numbers if all are, or else texts."""
-    values = [point.labels[axis] for point in plan.points]
-    if all(isinstance(value, float) for value in values):
-        return np.array(values, dtype=np.float64)
-    return np.array([value if isinstance(value, str) else repr(value) for value in values], dtype=object)
+    labels = [point.labels[axis] for point in plan.points]
+    if all(isinstance(label, float) for label in labels):
+        return np.array(labels, dtype=np.float64)
+    return np.array([_as_text(label) for label in labels], dtype=object)
+
+
+def _as_text(label: object) -> str:
+    """Return a label as it is if it is text, or else its `repr`."""
+    return label if isinstance(label, str) else repr(label)

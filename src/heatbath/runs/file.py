@@ -97,9 +97,9 @@ def pack(plan: Plan, step: int, data: xr.Dataset, former: str = "") -> xr.Datase
     arrays = {"start": plan.start, "X_average": plan.average}
     if plan.plain["problem"]["recipe"] is None:  # the data cannot be made again, so the file holds them
         arrays |= {name: getattr(plan.problem, name) for name in (*serialise.ARRAYS, *serialise.WEIGHTS)}
-    variables = {name: (ARRAYS[name], values) for name, values in arrays.items() if values is not None}
+    variables = {name: (ARRAYS[name], array) for name, array in arrays.items() if array is not None}
 
-    packages = {name: version(name) for name in ("heatbath", "numpy", "numba", "xarray")}
+    packages = {package: version(package) for package in ("heatbath", "numpy", "numba", "xarray")}
     attributes = {
         "title": f"{plan.problem.name}, {plan.total} chains, {step} of {plan.steps} steps",
         "heatbath_format": FORMAT,
@@ -107,7 +107,9 @@ def pack(plan: Plan, step: int, data: xr.Dataset, former: str = "") -> xr.Datase
         "step": step,
         "settings": _as_text(plan.plain),
         "versions": json.dumps({"python": platform.python_version(), **packages}),
-    } | ({"begun_by": former} if former else {})
+    }
+    if former:
+        attributes["begun_by"] = former
     return in_order(data.assign(variables)).assign_attrs(attributes)
 
 
@@ -181,7 +183,9 @@ def plan_pieces(plan: Plan) -> list[xr.Dataset]:
 
 def with_average(packed: xr.Dataset, plan: Plan) -> xr.Dataset:
     """Return the first piece of a plan with the inputs to average at of another plan with the same data."""
-    return packed if plan.average is None else packed.assign(X_average=(ARRAYS["X_average"], plan.average))
+    if plan.average is None:
+        return packed
+    return packed.assign(X_average=(ARRAYS["X_average"], plan.average))
 
 
 def without_attributes(data: xr.Dataset) -> xr.Dataset:
@@ -200,11 +204,13 @@ def in_order(data: xr.Dataset) -> xr.Dataset:
     """
 
     def sorted_variables(names: Iterable[Hashable]) -> dict[Hashable, tuple[Any, NDArray[Any]]]:
-        arrays = {name: data[name].values for name in sorted(names, key=str)}
-        return {
-            name: (data[name].dims, values.astype(object) if values.dtype.kind == "U" else values)
-            for name, values in arrays.items()
-        }
+        variables = {}
+        for name in sorted(names, key=str):
+            array = data[name].values
+            if array.dtype.kind == "U":
+                array = array.astype(object)
+            variables[name] = data[name].dims, array
+        return variables
 
     return xr.Dataset(sorted_variables(data.data_vars), sorted_variables(data.coords))
 
@@ -248,7 +254,9 @@ class ErrorKeepingFile(io.RawIOBase):
     """
 
     def __init__(self, file: IO[bytes]) -> None:
-        self.file, self.position, self.end = file, 0, 0
+        self.file = file
+        self.position = 0
+        self.end = 0
         self.error: BaseException | None = None
 
     def _try(self, action: Callable[[], object]) -> None:

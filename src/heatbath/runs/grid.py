@@ -46,9 +46,14 @@ def axes(methods: Methods) -> dict[str, tuple[object, ...]]:
     An axis has the name that it has in the partition, but that of the initial ξ is `xi_start`, since ξ itself
     is a result.
     """
-    if isinstance(methods, Partition):
-        return {"xi_start" if name == "xi" else name: values for name, values in methods.axes().items()}
-    return {"method": tuple(methods)}
+    if not isinstance(methods, Partition):
+        return {"method": tuple(methods)}
+    return {_axis_label(name): values for name, values in methods.axes().items()}
+
+
+def _axis_label(name: str) -> str:
+    """Return the name of an axis in results, where `xi` is another one."""
+    return "xi_start" if name == "xi" else name
 
 
 def count_points(methods: Methods) -> int:
@@ -60,9 +65,10 @@ def points(methods: Methods) -> list[GridPoint]:
     """Return the points of a grid, the last axis fastest. A partition without lists is one point."""
     if not isinstance(methods, Partition):
         return [GridPoint({"method": name}, partition) for name, partition in methods.items()]
-    lists, labels = methods.axes(), list(axes(methods))
+    lists = methods.axes()
     if not lists:
         return [GridPoint({}, methods)]
+    labels = list(axes(methods))
     indices = product(*(range(len(values)) for values in lists.values()))
     return [_point_at(methods, lists, labels, index) for index in indices]
 
@@ -91,8 +97,9 @@ def _point_at(
         axis = next(axis for axis in lists if axis.rpartition(".")[2] == name and lists[axis] == value)
         return value[positions[axis]]  # type: ignore[no-any-return]
 
-    values = (lists[axis][position] for axis, position in positions.items())
-    return GridPoint(dict(zip(labels, values, strict=True)), _map_coefficients(partition, value_at_index))
+    at_index = (lists[axis][position] for axis, position in positions.items())
+    label_of: dict[str, object] = dict(zip(labels, at_index, strict=True))
+    return GridPoint(label_of, _map_coefficients(partition, value_at_index))
 
 
 def first_point(partition: Partition) -> Partition:
@@ -110,25 +117,32 @@ def _map_coefficients(partition: Partition, function: Callable[[str, Any], Any])
 
     A method whose values all stay is reused, and so is the partition, as checking new ones takes time.
     """
-
-    def mapped(method: Method) -> Method:
-        values = {name: function(name, getattr(method, name)) for name in names(type(method))}
-        changed = {name: value for name, value in values.items() if value is not getattr(method, name)}
-        return replace(method, **changed) if changed else method
-
-    methods = {key: mapped(method) for key, method in partition.methods.items()}
+    methods = {key: _map_values(method, function) for key, method in partition.methods.items()}
     h = function("h", partition.h)
-    if h is partition.h and all(methods[key] is method for key, method in partition.methods.items()):
-        return partition
-    return Partition(methods, h, partition.posterior)
+    is_unchanged = h is partition.h and all(
+        methods[key] is method for key, method in partition.methods.items()
+    )
+    return partition if is_unchanged else Partition(methods, h, partition.posterior)
+
+
+def _map_values(method: Method, function: Callable[[str, Any], Any]) -> Method:
+    """Return a method with `function(name, value)` in place of every value, or the method if all stay."""
+    changed = {}
+    for name in names(type(method)):
+        value = getattr(method, name)
+        new_value = function(name, value)
+        if new_value is not value:
+            changed[name] = new_value
+    return replace(method, **changed) if changed else method
 
 
 def last_change_step(partition: Partition) -> int:
     """Return the step from which on no coefficient changes from one piece to another; 0 without changes."""
-    values = [partition.h]
+    coefficients = [partition.h]
     for method in partition.methods.values():
-        values += vars(method).values()
-    return max((value.steps[-1] for value in values if isinstance(value, Piecewise)), default=0)
+        coefficients += vars(method).values()
+    pieces = [coefficient for coefficient in coefficients if isinstance(coefficient, Piecewise)]
+    return max((coefficient.steps[-1] for coefficient in pieces), default=0)
 
 
 def change_coefficients(old: Partition, new: Partition, step: int) -> Partition:
@@ -159,15 +173,14 @@ def change_coefficients(old: Partition, new: Partition, step: int) -> Partition:
             f"a run continues with the posterior it has, {old.posterior}; got {new.posterior}. For "
             "another, train with start=run.theta"
         )
-    changed = Partition(
-        {key: _change_method(key, method, new.methods[key], step) for key, method in old.methods.items()},
-        _join_values("h", old.h, new.h, step),
-        old.posterior,
-    )
+    methods = {
+        key: _change_method(key, method, new.methods[key], step) for key, method in old.methods.items()
+    }
+    changed = Partition(methods, _join_values("h", old.h, new.h, step), old.posterior)
 
     # equal lists of several parts are one axis, which a change may split
-    old_lengths = [(name, len(values)) for name, values in old.axes().items()]
-    new_lengths = [(name, len(values)) for name, values in changed.axes().items()]
+    old_lengths = [(axis, len(coefficients)) for axis, coefficients in old.axes().items()]
+    new_lengths = [(axis, len(coefficients)) for axis, coefficients in changed.axes().items()]
     if old_lengths != new_lengths:
         raise ValueError(
             f"a sweep continues with the axes it has, {', '.join(old.axes()) or 'none'}; "
@@ -186,19 +199,19 @@ def _change_method(part: object, old: Method, new: Method, step: int) -> Method:
         raise ValueError(
             f"part {part!r} continues as {type(old).__name__}, got {type(new).__name__}: {ONLY_COEFFICIENTS}"
         )
-    values: dict[str, Any] = {}
+    options = choices(type(old))
+    joined: dict[str, Any] = {}
     for name in names(type(old)):
-        value, new_value = getattr(old, name), getattr(new, name)
-        if name not in choices(type(old)):
-            values[name] = _join_values(f"part {part!r}: {name}", value, new_value, step)
-        elif value == new_value:
-            values[name] = value
-        else:
+        old_value = getattr(old, name)
+        new_value = getattr(new, name)
+        if name not in options:
+            joined[name] = _join_values(f"part {part!r}: {name}", old_value, new_value, step)
+        elif old_value != new_value:
             raise ValueError(
-                f"part {part!r}: {name} is {value!r} and cannot change, got {new_value!r}: "
+                f"part {part!r}: {name} is {old_value!r} and cannot change, got {new_value!r}: "
                 f"{ONLY_COEFFICIENTS}"
             )
-    return replace(old, **values)
+    return replace(old, **joined)
 
 
 def _join_values(label: str, old: Coefficient, new: Coefficient, step: int) -> Coefficient:
@@ -210,10 +223,11 @@ def _join_values(label: str, old: Coefficient, new: Coefficient, step: int) -> C
         return old
 
     if isinstance(old, tuple):
-        values = new if isinstance(new, tuple) else (new,) * len(old)
-        if len(values) != len(old):
-            raise ValueError(f"{label}: this axis has {len(old)} values, got {len(values)}")
-        return tuple(_join_values(label, *pair, step) for pair in zip(old, values, strict=True))  # type: ignore[misc]
+        new_values = new if isinstance(new, tuple) else (new,) * len(old)
+        if len(new_values) != len(old):
+            raise ValueError(f"{label}: this axis has {len(old)} values, got {len(new_values)}")
+        pairs = zip(old, new_values, strict=True)
+        return tuple(_join_values(label, old_value, new_value, step) for old_value, new_value in pairs)  # type: ignore[misc]
     if isinstance(new, tuple):
         raise ValueError(f"{label} has one value and cannot become an axis of a sweep in a run: {new!r}")
     if isinstance(old, SimulatedTempering) or isinstance(new, SimulatedTempering):
@@ -226,13 +240,17 @@ def _join_values(label: str, old: Coefficient, new: Coefficient, step: int) -> C
 def _pieces_from(value: Coefficient, step: int) -> list[ConstantPiece]:
     """Return the pieces of a coefficient that hold at `step` or later, the first of them from `step` on."""
     pieces = _pieces(value)
-    ended = sum(following.start <= step for _, following in pairwise(pieces))
-    return [ConstantPiece(max(piece.start, step), piece.value) for piece in pieces[ended:]]
+    while len(pieces) > 1 and pieces[1].start <= step:  # the first has ended
+        pieces = pieces[1:]
+    return [ConstantPiece(max(piece.start, step), piece.value) for piece in pieces]
 
 
 def _as_coefficient(pieces: list[ConstantPiece]) -> Coefficient:
     """Return the coefficient with these pieces, where neighbours with equal values are one piece."""
-    different = pieces[:1] + [piece for previous, piece in pairwise(pieces) if piece.value != previous.value]
+    different = pieces[:1]
+    for previous, piece in pairwise(pieces):
+        if piece.value != previous.value:
+            different.append(piece)
     if len(different) == 1:
         return different[0].value  # type: ignore[no-any-return]
     return Piecewise([piece.value for piece in different], [piece.start for piece in different[1:]])
@@ -247,9 +265,13 @@ def _pieces(value: Coefficient) -> list[ConstantPiece]:
 
 def is_same_until(a: Methods, b: Methods, step: int) -> bool:
     """Return True if two grids have the same names, parts and methods, and all coefficients before `step`."""
-    first, second = partitions_by_name(a), partitions_by_name(b)
-    return first.keys() == second.keys() and all(
-        _is_same_partition_until(partition, second[name], step) for name, partition in first.items()
+    partitions_of_a = partitions_by_name(a)
+    partitions_of_b = partitions_by_name(b)
+    if partitions_of_a.keys() != partitions_of_b.keys():
+        return False
+    return all(
+        _is_same_partition_until(partition, partitions_of_b[name], step)
+        for name, partition in partitions_of_a.items()
     )
 
 
@@ -258,12 +280,13 @@ def _is_same_partition_until(a: Partition, b: Partition, step: int) -> bool:
     if a.methods.keys() != b.methods.keys() or a.posterior != b.posterior:
         return False
     pairs: list[tuple[Any, Any]] = [(a.h, b.h)]
-    for key, method in a.methods.items():
-        other_method = b.methods[key]
-        if type(method) is not type(other_method):
+    for key, method_of_a in a.methods.items():
+        method_of_b = b.methods[key]
+        if type(method_of_a) is not type(method_of_b):
             return False
-        pairs += [(getattr(method, name), getattr(other_method, name)) for name in names(type(method))]
-    return all(_values_until(first, step) == _values_until(second, step) for first, second in pairs)
+        for name in names(type(method_of_a)):
+            pairs.append((getattr(method_of_a, name), getattr(method_of_b, name)))
+    return all(_values_until(of_a, step) == _values_until(of_b, step) for of_a, of_b in pairs)
 
 
 def _values_until(value: Any, step: int) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,8 +82,9 @@ def simulate(
     if earlier is not None and earlier.step == plan.steps:
         return earlier
 
-    is_joined = earlier is not None or len(plan.named) > 1  # joining results takes a second copy of them
-    check_memory(plan, 2 if is_joined else 1)
+    needs_joining = earlier is not None or len(plan.named) > 1
+    copies = 2 if needs_joining else 1  # joining results takes a second copy of them
+    check_memory(plan, copies)
     if earlier is not None and earlier.data.chunks:
         earlier = replace(earlier, data=earlier.data.compute())
     _warn_of_former(earlier)
@@ -109,15 +110,19 @@ def _run_here(plan: Plan, earlier: Run | None, execution: _Execution) -> Run:
         run only when this file is written for the first time.
     """
     checkpoint = execution.checkpoint
-    first, data, former = (earlier.step, earlier.data, earlier.former) if earlier else (0, None, "")
-    simulation = Simulation(plan, first, data, execution.threads)
+    begin = 0 if earlier is None else earlier.step
+    data = None if earlier is None else earlier.data
+    former = "" if earlier is None else earlier.former
+    simulation = Simulation(plan, begin, data, execution.threads)
 
     def run_so_far() -> Run:
-        return Run(plan, simulation.step, gather(plan, simulation.groups, first, data), former)
+        return Run(plan, simulation.step, gather(plan, simulation.groups, begin, data), former)
 
     def save_or_warn(run: Run | None = None) -> None:
-        try:  # making the run may fail, too, as that takes memory
-            (run_so_far() if run is None else run).save(checkpoint)  # type: ignore[arg-type]
+        assert checkpoint is not None
+        try:
+            saved = run_so_far() if run is None else run  # may fail, too, as it takes memory
+            saved.save(checkpoint)
         except (OSError, MemoryError) as error:
             warn(f"the checkpoint at step {simulation.step} failed, and the run continues: {error}")
 
@@ -130,7 +135,7 @@ def _run_here(plan: Plan, earlier: Run | None, execution: _Execution) -> Run:
         run = run_so_far()
         save_or_warn(run)
 
-    report_losses(simulation.losses(), plan.total, first)
+    report_losses(simulation.losses(), plan.total, begin)
     if not is_finished:
         message = f"interrupted at step {run.step} of {plan.steps}: resume() continues from there"
         warn(message, InterruptedWarning)
@@ -144,15 +149,17 @@ def _run_in_blocks(plan: Plan, earlier: Run | None, pool: Pool, execution: _Exec
     from them, and the folder is removed when the run is saved. The run starts at step 0, or where `earlier`
     stands.
     """
-    checkpoint, folder = execution.checkpoint, None
+    checkpoint = execution.checkpoint
+    folder = None
     if checkpoint is not None:
         file.check_replaceable(Path(checkpoint))
         folder = _blocks_folder(checkpoint)
 
     start = None if earlier is None else EarlierRun(earlier.step, earlier.data)
+    former = "" if earlier is None else earlier.former
     with Store.locked(plan, folder, start) as store:
         _compute_blocks(store, pool, execution.threads or 1, execution)
-        run = Run(plan, plan.steps, store.joined(), earlier.former if earlier else "")
+        run = Run(plan, plan.steps, store.joined(), former)
         if checkpoint is not None:
             run.save(checkpoint)
             store.remove()
@@ -170,18 +177,44 @@ def _run_in_folder(plan: Plan, earlier: Run | None, folder: Path, execution: _Ex
     _warn_of_former(earlier)
     warn_of_stale_noise(plan, plan.steps)
 
-    start = None if earlier is None else EarlierRun(earlier.step, earlier.data, earlier.former)
-    threads = execution.threads or (1 if execution.pool else thread_count(None))
+    start = None
+    begin = 0
+    if earlier is not None:
+        start = EarlierRun(earlier.step, earlier.data, earlier.former)
+        begin = earlier.step
+
     with Store.locked(plan, folder, copied=start) as store:
         if store.done < plan.total:
-            with nullcontext(execution.pool) if execution.pool else pool_here() as pool:
-                if start is not None:
-                    chains_of_block = BlockSizes(plan, pool.workers(threads), threads, 0).even()
-                    store.copy_run(start, chains_of_block)
-                _compute_blocks(store, pool, threads, execution)
-
-    report_losses(store.losses(), plan.total, 0 if earlier is None else earlier.step)
+            _complete_folder(store, start, execution)
+    report_losses(store.losses(), plan.total, begin)
     return Run(plan, plan.steps, store.lazy(), store.former)
+
+
+def _complete_folder(store: Store, start: EarlierRun | None, execution: _Execution) -> None:
+    """Copy the run that a store continues into it, and compute all blocks that are then missing.
+
+    Parameters
+    ----------
+    store
+        The locked store of a folder, to which blocks are added.
+    start
+        The run to copy; None if the store begins at step 0.
+    execution
+        How to run the plan; without a pool the blocks are computed in this process, with all its threads.
+    """
+    workers: AbstractContextManager[Pool]
+    if execution.pool is None:
+        workers = pool_here()
+        threads = execution.threads or thread_count(None)
+    else:
+        workers = nullcontext(execution.pool)
+        threads = execution.threads or 1
+
+    with workers as pool:
+        if start is not None:
+            chains_of_block = BlockSizes(store.plan, pool.workers(threads), threads, 0).even()
+            store.copy_run(start, chains_of_block)
+        _compute_blocks(store, pool, threads, execution)
 
 
 def _compute_blocks(store: Store, pool: Pool, threads: int, execution: _Execution) -> None:
@@ -202,7 +235,8 @@ def _compute_blocks(store: Store, pool: Pool, threads: int, execution: _Executio
         raise
 
     losses = store.losses()
-    if len(losses) == total:
+    have_all_diverged = len(losses) == total
+    if have_all_diverged:
         report_losses(losses, total, store.first)  # raises
 
 
@@ -230,7 +264,9 @@ def _furthest_run(plan: Plan, earlier: Run | None, checkpoint: str | os.PathLike
     """
     saved = load(checkpoint, plan.problem)
     is_further = earlier is None or saved.step > earlier.step  # this very call was interrupted
-    if different := plan_differences(plan, saved.plan, until=None if is_further else saved.step):
+    compared_until = None if is_further else saved.step
+    different = plan_differences(plan, saved.plan, compared_until)
+    if different:
         raise ValueError(
             f"{checkpoint} is of another run, with other {', '.join(different)}: it is left alone. Choose "
             "another name, or continue it with load(...).resume(...)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -23,7 +23,6 @@ from heatbath.engine.layouts import Wide
 from heatbath.engine.loop import ChainState
 from heatbath.engine.program import compile_program
 from heatbath.engine.records import Notes
-from heatbath.engine.threads import one_blas_thread
 from heatbath.methods import Frozen
 from heatbath.methods.partition import Part, Partition
 from heatbath.methods.schedules import MOST_STEPS, at
@@ -36,10 +35,12 @@ from heatbath.runs.plan import Batch, Plan, RunSettings, make_plan
 from heatbath.runs.predictions import standardised_inputs
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import (
+    NO_HISTOGRAM,
     descend,
     inputs_table,
     make_descent,
     make_ensemble,
+    one_blas_thread_if,
     start_of,
     test_table,
     training_table,
@@ -162,8 +163,10 @@ class LiveRun:
         steps = 1
         plan = make_plan(problem, network, partition, steps, batch, chains, settings, call="train")
         self._plan = plan
-        self._table, self._test_table = training_table(plan), test_table(plan)
-        self._threads, self._chains = threads, np.arange(plan.chains)
+        self._table = training_table(plan)
+        self._test_table = test_table(plan)
+        self._threads = threads
+        self._chains = np.arange(plan.chains)
         self._records: list[_Record] = []
         self._seconds_per_step = 0.0
         self._inputs = np.empty((0, plan.problem.inputs))  # of the latest `look`, standardised
@@ -250,10 +253,10 @@ class LiveRun:
             if self._simpler_from and self.step >= self._simpler_from:
                 latest = grid.latest_coefficients(self.partition)
                 self._ensemble = self._make_ensemble(self._ensemble, latest)
-            count = end - self.step
+            piece_end = end
             if self._simpler_from:
-                count = min(count, self._simpler_from - self.step)
-            self._ensemble.advance(count)
+                piece_end = min(end, self._simpler_from)
+            self._ensemble.advance(piece_end - self.step)
 
     def _learn_pace(self, seconds_per_step: float) -> None:
         """Update the mean time of a step, a moving average over the calls of `advance`.
@@ -280,14 +283,15 @@ class LiveRun:
             The largest number of steps.
         """
         seconds_left = real("seconds", seconds, POSITIVE)
-        end, most = time.perf_counter() + seconds_left, whole("most", most, low=1)
+        end = time.perf_counter() + seconds_left
+        most = whole("most", most, low=1)
         steps = 0
         while steps < most and (steps == 0 or seconds_left > self._seconds_per_step / 2):
-            count = 1  # as long as the pace is unknown
+            next_steps = 1  # as long as the pace is unknown
             if self._seconds_per_step:
-                count = max(1, min(int(seconds_left / self._seconds_per_step), most - steps))
-            self.advance(count)
-            steps += count
+                next_steps = max(1, min(int(seconds_left / self._seconds_per_step), most - steps))
+            self.advance(next_steps)
+            steps += next_steps
             seconds_left = end - time.perf_counter()
         return steps
 
@@ -345,25 +349,37 @@ class LiveRun:
         """
         if X is not None:
             self._set_inputs(X)
-        notes = self._observe(losses, histogram, X is not None)
+        notes = self._observe(losses, histogram, with_outputs=X is not None)
 
-        chains, group = self._ensemble.chains, EnsembleGroup(self._ensemble, self._chains)
+        chains = self._ensemble.chains
+        group = EnsembleGroup(self._ensemble, self._chains)
         alive = chains.died < 0
+        current = group.by_part(chains.temperature)
+        temperature = {part: np.where(alive, of_chains, np.nan) for part, of_chains in current.items()}
+        unit_of = group.thermostats()
+        xi = {name: np.where(alive, chains.xi[:, unit], np.nan) for name, unit in unit_of.items()}
+
         is_finite = alive & (self._observer.chains.died < 0)  # outputs may overflow where parameters do not
         outputs = self._in_user_units(notes.average[:, 0, :, : self._plan.problem.outputs])
-        temperature, thermostats = group.by_part(chains.temperature), group.thermostats()
-        units = {} if histogram is None else EnsembleGroup(self._observer, self._chains).units()
+        configurational = self._configurational() if gradients else {}
+        counts = {} if histogram is None else self._histograms(notes)
         return Snapshot(
             step=self.step,
             alive=alive,
-            temperature={part: np.where(alive, values, np.nan) for part, values in temperature.items()},
-            xi={name: np.where(alive, chains.xi[:, unit], np.nan) for name, unit in thermostats.items()},
+            temperature=temperature,
+            xi=xi,
             loss=notes.loss[:, 0],
             accuracy=notes.accuracy[:, 0],
             outputs=np.where(is_finite[:, None, None], outputs, np.nan),
-            configurational=self._configurational() if gradients else {},
-            histogram={part: notes.histogram[:, 0, rows].sum(axis=1) for part, rows in units.items()},
+            configurational=configurational,
+            histogram=counts,
         )
+
+    def _histograms(self, notes: Notes) -> dict[str, NDArray[np.int64]]:
+        """Return the histograms in what the observer has recorded, by part, (chain, bin)."""
+        counts = notes.histogram[:, 0]
+        units = EnsembleGroup(self._observer, self._chains).units()
+        return {part: counts[:, units_of_part].sum(axis=1) for part, units_of_part in units.items()}
 
     def _observe(self, losses: bool, histogram: tuple[float, float, int] | None, with_outputs: bool) -> Notes:
         """Return what the observer, an ensemble that does not move, records at the parameters of the run.
@@ -377,16 +393,22 @@ class LiveRun:
         with_outputs
             True to compute the outputs at the inputs that `_set_inputs` has set, as the mean of one sample.
         """
-        observer, chains = self._observer, self._ensemble.chains
-        died = chains.died.copy()
+        observer = self._observer
+        chains = self._ensemble.chains
+        died = chains.died.copy()  # the observer's own, as it stops a chain whose outputs overflow
         observer.chains = observer.chains._replace(theta=chains.theta, noise=chains.noise, died=died)
-        samples = 1 if with_outputs else 0
+
+        sample_count = 0
+        inputs = None
+        if with_outputs:
+            sample_count = 1
+            inputs = self._inputs_table
         notes = observer.take_notes(
-            [0], [losses], self._test_table, histogram=histogram or (0.0, 1.0, 0), last=samples,
-            average=self._inputs_table if with_outputs else None,
+            [0], [losses], self._test_table, histogram=histogram or NO_HISTOGRAM, last=sample_count,
+            average=inputs,
         )  # fmt: skip
         with self._one_blas_thread():
-            observer.work(samples)(0, observer.groups)
+            observer.work(sample_count)(0, observer.groups)
         return notes
 
     def _in_user_units(self, outputs: Floats) -> Floats:
@@ -402,8 +424,8 @@ class LiveRun:
         The changes of coefficients since then are forgotten, and so are the records; those at that step stay.
         """
         state = self._saved[0]
-        for values, saved in zip(self._ensemble.chains, state.chains, strict=True):
-            values[...] = saved
+        for array, saved_array in zip(self._ensemble.chains, state.chains, strict=True):
+            array[...] = saved_array
         self._plan = state.plan
         self._ensemble.step = state.step
         self._ensemble = self._make_ensemble(self._ensemble, self.partition)
@@ -417,12 +439,16 @@ class LiveRun:
 
         Its records are those that `note` made, and one of the last step.
         """
-        plan, ensemble = self.plan, self._ensemble
+        plan = self.plan
+        ensemble = self._ensemble
         records = self._records_with(self.look()) if self.step else []
         notes = ensemble.take_notes([record.step for record in records], [True] * len(records))
         for index, record in enumerate(records):
-            notes.loss[:, index], notes.accuracy[:, index] = record.loss, record.accuracy
-            notes.temperature[:, index], notes.xi[:, index] = record.temperature, record.xi
+            notes.loss[:, index] = record.loss
+            notes.accuracy[:, index] = record.accuracy
+            notes.temperature[:, index] = record.temperature
+            notes.xi[:, index] = record.xi
+
         data = gather(plan, [EnsembleGroup(ensemble, self._chains)], 0, None)
         ensemble.take_notes((), ())
         return Run(plan, self.step, data)
@@ -470,14 +496,15 @@ class LiveRun:
         """Return the records with one of a snapshot, unless there is one at its step."""
         if self._records and self._records[-1].step == snapshot.step:
             return self._records
-        chains, alive = self._ensemble.chains, snapshot.alive[:, None]
-        temperature = np.where(alive, chains.temperature, np.nan)
-        xi = np.where(alive, chains.xi, np.nan)
+        chains = self._ensemble.chains
+        is_alive = snapshot.alive[:, None]
+        temperature = np.where(is_alive, chains.temperature, np.nan)
+        xi = np.where(is_alive, chains.xi, np.nan)
         return [*self._records, _Record(snapshot.step, snapshot.loss, snapshot.accuracy, temperature, xi)]
 
     def _one_blas_thread(self) -> AbstractContextManager[object]:
         """Return a context in which BLAS has one thread, as in every run, if the network uses it."""
-        return one_blas_thread() if isinstance(self._ensemble.layout, Wide) else nullcontext()
+        return one_blas_thread_if(isinstance(self._ensemble.layout, Wide))
 
     def _state(self) -> _SavedState:
         """Return a copy of everything from which the run continues."""
@@ -494,7 +521,8 @@ class LiveRun:
         """Set the inputs that are looked at, unless they are the same as before."""
         x = standardised_inputs(self._plan.problem, X)
         if not np.array_equal(x, self._inputs):
-            self._inputs, self._inputs_table = x, inputs_table(x, self._plan)
+            self._inputs = x
+            self._inputs_table = inputs_table(x, self._plan)
 
     @np.errstate(over="ignore", invalid="ignore")  # in chains that diverge
     def _configurational(self) -> dict[str, Floats]:
@@ -503,19 +531,23 @@ class LiveRun:
         ∇U is the gradient of the loss on all training examples plus that of the prior, decay·θ. N is the
         number of parameters of the part.
         """
-        chains, settled = self._ensemble.chains, self._plan.settled
-        theta, alive = chains.theta.astype(np.float64), chains.died < 0
+        chains = self._ensemble.chains
+        settled = self._plan.settled
+        theta = chains.theta.astype(np.float64)
+        alive = chains.died < 0
         gradients = self._full_gradients()
         if settled.draws is not None:  # the loss is relative to the geometric mean of the variances
             gradients = gradients / np.exp(np.log(chains.noise).mean(axis=1, keepdims=True))
 
+        latest_step = max(self.step - 1, 0)
         temperatures = {}
         for part in settled.parts:
-            virial = np.zeros(len(theta))
-            decay = at(part.method.prior, max(self.step - 1, 0))
+            virial = np.zeros(len(theta))  # θ·∇U
+            decay = at(part.method.prior, latest_step)
             for tensor in part.tensors:
-                inside = slice(tensor.start, tensor.stop)
-                virial += (theta[:, inside] * (gradients[:, inside] + decay * theta[:, inside])).sum(axis=1)
+                theta_of_tensor = theta[:, tensor.start : tensor.stop]
+                gradients_of_tensor = gradients[:, tensor.start : tensor.stop]
+                virial += (theta_of_tensor * (gradients_of_tensor + decay * theta_of_tensor)).sum(axis=1)
             temperatures[part.name] = np.where(alive, virial / part.size, np.nan)
         return temperatures
 
@@ -533,7 +565,9 @@ class LiveRun:
                 self._ensemble.layout,
             )  # fmt: skip
         state = self._descent.chains
-        state.theta[...], state.noise[...], state.died[...] = chains.theta, chains.noise, chains.died
+        state.theta[...] = chains.theta
+        state.noise[...] = chains.noise
+        state.died[...] = chains.died
         self._descent.step = 0
         with self._one_blas_thread():
             return descend(self._descent)

@@ -34,24 +34,27 @@ def fill(file: IO[bytes] | RawIOBase, data: xr.Dataset) -> None:
         versions = f"version=2,hdf5={h5py.version.hdf5_version},h5py={h5py.__version__}"
         out.attrs["_NCProperties"] = np.bytes_(versions)
 
-        scales = {
+        empty_scales = {
             dimension: out.create_dataset(str(dimension), (size,), ">f4", track_order=True)
             for dimension, size in data.sizes.items()
             if dimension not in variables
         }
         arrays = {name: _write_array(out, str(name), variable) for name, variable in variables.items()}
+        arrays_or_scales = empty_scales | arrays
+        scales = {dimension: arrays_or_scales[dimension] for dimension in data.sizes}
 
         for number, (dimension, size) in enumerate(data.sizes.items()):
-            if dimension in arrays:
-                title, scales[dimension] = str(dimension), arrays[dimension]
-            else:
+            title = str(dimension)
+            if dimension in empty_scales:
                 title = f"{NO_VARIABLE}{size:10d}"  # as NetCDF's own library writes it
             scales[dimension].make_scale(title)
             scales[dimension].attrs["_Netcdf4Dimid"] = np.int32(number)
 
-        for name in (name for name in arrays if name not in scales):
+        for name, array in arrays.items():
+            if name in scales:
+                continue
             for axis, dimension in enumerate(variables[name].dims):
-                h5py.h5ds.attach_scale(arrays[name].id, scales[dimension].id, axis)
+                h5py.h5ds.attach_scale(array.id, scales[dimension].id, axis)
 
 
 def _write_array(out: h5py.File, name: str, variable: xr.Variable) -> h5py.Dataset:
@@ -59,13 +62,17 @@ def _write_array(out: h5py.File, name: str, variable: xr.Variable) -> h5py.Datas
 
     NetCDF has no bool, so xarray's convention is followed: int8 with an attribute. Texts may have any length.
     """
-    values, attributes = np.asarray(variable.values), dict(variable.attrs)
+    values = np.asarray(variable.values)
+    attributes = dict(variable.attrs)
     if values.dtype == bool:
-        values, attributes = values.astype(np.int8), attributes | {"dtype": "bool"}
+        values = values.astype(np.int8)
+        attributes["dtype"] = "bool"
     if values.dtype.kind == "U":
         values = values.astype(object)
+
     dtype = TEXT if values.dtype == object else values.dtype
-    array = out.create_dataset(name, values.shape, dtype, values if values.size else None, track_order=True)
+    content = values if values.size else None
+    array = out.create_dataset(name, values.shape, dtype, content, track_order=True)
     _write_attributes(array.attrs, attributes)
     return array
 
@@ -96,9 +103,11 @@ def read(source: str | IO[bytes]) -> xr.Dataset:
                 raise ValueError(f"{name} is not an array")
             if _decoded(array.attrs.get("NAME", "")).startswith(NO_VARIABLE):
                 continue
-            variables[name] = _read_variable(data, name, array)
-            coordinates |= set(str(variables[name].attrs.pop("coordinates", "")).split())
-    return xr.Dataset(variables, attrs=attributes).set_coords([n for n in variables if n in coordinates])
+            variable = _read_variable(data, name, array)
+            coordinates.update(str(variable.attrs.pop("coordinates", "")).split())
+            variables[name] = variable
+    coordinates_here = [name for name in variables if name in coordinates]
+    return xr.Dataset(variables, attrs=attributes).set_coords(coordinates_here)
 
 
 def _read_variable(data: h5py.File, name: str, array: h5py.Dataset) -> xr.Variable:
@@ -113,7 +122,8 @@ def _read_variable(data: h5py.File, name: str, array: h5py.Dataset) -> xr.Variab
 
 def _dimensions(data: h5py.File, name: str, array: h5py.Dataset) -> tuple[str, ...]:
     """Return the names of an array's dimensions: those of its scales, or its own name if it is one."""
-    if (scales := array.attrs.get("DIMENSION_LIST")) is not None:
+    scales = array.attrs.get("DIMENSION_LIST")
+    if scales is not None:
         return tuple(h5py.h5r.get_name(scale[0], data.id).decode().lstrip("/") for scale in scales)
     return (name,) if array.ndim == 1 else ()
 
@@ -125,7 +135,8 @@ def _read_attributes(manager: h5py.AttributeManager) -> dict[str, Any]:
         if name in HDF5_ATTRIBUTES or name.startswith("_N"):
             continue
         is_single = isinstance(value, np.ndarray) and value.size == 1
-        attributes[name] = _decoded(value.flat[0] if is_single else value)
+        unpacked = value.flat[0] if is_single else value
+        attributes[name] = _decoded(unpacked)
     return attributes
 
 

@@ -120,17 +120,19 @@ def make_plan(
         raise ValueError("burn_in and thin apply to samples: give samples=N or average=X, too")
     burn_in, thin = spread_samples(steps, settings.samples, settings.burn_in, settings.thin)
 
+    plan_options = {option.name: getattr(settings, option.name) for option in fields(PlanOptions)}
+    own_partition = partition if isinstance(partition, Partition) else dict(partition)
     return Plan(
         problem=problem,
         network=network,
-        partition=partition if isinstance(partition, Partition) else dict(partition),
+        partition=own_partition,
         steps=steps,
         batch=batch_size(batch, problem),
         chains=chains,
         burn_in=burn_in,
         thin=thin,
         keep=settings.samples is not None,
-        **{option.name: getattr(settings, option.name) for option in fields(PlanOptions)},
+        **plan_options,
     )
 
 
@@ -198,8 +200,9 @@ class Plan(PlanOptions):
         check_methods(self.partition, None)
 
         for name in ("shuffled", "rotated", "weights", "keep"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
+            flag = getattr(self, name)
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} must be True or False, got {flag!r}")
         self._check_numbers()
         choice("momenta", self.momenta, ("zero", "thermal"))
         choice("dtype", self.dtype, ("float32", "float64"))
@@ -218,6 +221,8 @@ class Plan(PlanOptions):
         Steps at which to record must not lie beyond the last step, unless those of a longer run are known.
         """
         examples = self.problem.X_train.shape[1]
+        last_record = None if self.records else self.steps
+        histogram = None if self.histogram is None else checked_histogram(self.histogram)
         store(
             self,
             steps=whole("steps", self.steps, low=1, high=MOST_STEPS),
@@ -227,8 +232,8 @@ class Plan(PlanOptions):
             losses_every=whole("losses_every", self.losses_every, low=1),
             burn_in=whole("burn_in", self.burn_in, low=0),
             thin=whole("thin", self.thin, low=1),
-            histogram=None if self.histogram is None else checked_histogram(self.histogram),
-            record=checked_record(self.record, last=None if self.records else self.steps),
+            histogram=histogram,
+            record=checked_record(self.record, last=last_record),
         )
 
     def _check_records(self) -> None:
@@ -252,22 +257,30 @@ class Plan(PlanOptions):
 
         A description may have several lines; `as_lines` prints them.
         """
-        problem, network = self.problem, self.network
-        draws = f"{problem.draws} draws of " if problem.draws > 1 else ""
-        counts = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples"
-        weighted = "" if problem.weights_train is None else " with weights"
-        widths = "-".join(map(str, network.sizes(problem.inputs, self.likelihood.outputs)))
-        points = f" at each of {len(self.points)} points ({', '.join(self.axes)})" if self.axes else ""
+        widths = "-".join(map(str, self.network.sizes(self.problem.inputs, self.likelihood.outputs)))
+        chains = f"{self.chains}"
+        if self.axes:
+            chains += f" at each of {len(self.points)} points ({', '.join(self.axes)})"
 
         entries = {
-            "problem": f"{problem.name}, {problem.task}, {draws}{counts}{weighted}",
-            "network": f"{widths}, {network.activation}, {self.parameters:,} parameters",
+            "problem": self._describe_problem(),
+            "network": f"{widths}, {self.network.activation}, {self.parameters:,} parameters",
             "methods": self._describe_methods(),
-            "chains": f"{self.chains}{points}",
+            "chains": chains,
         }
         if self.found is not None:
             entries["found"] = self.found.summary()
         return entries
+
+    def _describe_problem(self) -> str:
+        """Return the name and task of the problem, and the numbers of its examples."""
+        problem = self.problem
+        examples = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples"
+        if problem.draws > 1:
+            examples = f"{problem.draws} draws of {examples}"
+        if problem.weights_train is not None:
+            examples += " with weights"
+        return f"{problem.name}, {problem.task}, {examples}"
 
     def _describe_methods(self) -> str:
         """Return the methods of all parts line by line, or the names of several methods."""
@@ -384,9 +397,10 @@ class Plan(PlanOptions):
             "partition": methods_to_plain(self.partition),
         }
         plain |= {"steps": self.steps, "batch": self.batch, "chains": self.chains}  # first, as in older files
-        for name in (option.name for option in fields(self) if option.name not in separate):
-            value = getattr(self, name)
-            plain[name] = list(value) if isinstance(value, tuple) else value
+        for option in fields(self):
+            if option.name not in separate:
+                value = getattr(self, option.name)
+                plain[option.name] = list(value) if isinstance(value, tuple) else value
         return plain
 
     @classmethod
@@ -404,15 +418,16 @@ class Plan(PlanOptions):
         problem
             The training data; None to make them by the recipe in `plain`, or from `arrays` without one.
         """
-        values = dict(plain)
+        settings = dict(plain)
+        found = Found(**settings.pop("found")) if "found" in settings else None
         return cls(
-            problem=problem_from_plain(values.pop("problem"), arrays, problem),
-            network=MLP(**values.pop("network")),
-            partition=methods_from_plain(values.pop("partition")),
+            problem=problem_from_plain(settings.pop("problem"), arrays, problem),
+            network=MLP(**settings.pop("network")),
+            partition=methods_from_plain(settings.pop("partition")),
             start=arrays.get("start"),
             average=arrays.get("X_average"),
-            found=Found(**values.pop("found")) if "found" in values else None,
-            **values,
+            found=found,
+            **settings,
         )
 
 
@@ -420,6 +435,8 @@ def as_lines(title: str, entries: Mapping[str, str]) -> str:
     """Return a title, and below it the entries in two columns, with a line or more for each."""
     lines = [title]
     for name, text in entries.items():
-        first, *following = text.splitlines() or [""]
-        lines += [f"  {name:8} {first}", *(f"  {'':8} {line}" for line in following)]
+        label = name
+        for line in text.splitlines() or [""]:
+            lines.append(f"  {label:8} {line}")
+            label = ""
     return "\n".join(lines)

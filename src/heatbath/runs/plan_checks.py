@@ -63,7 +63,7 @@ def check_methods(methods: object, call: Call | None) -> None:
 
 def _check_comparison(methods: object) -> None:
     """Raise unless this is a dict of partitions by name, each without lists."""
-    if not isinstance(methods, Mapping) or not methods or not all(isinstance(n, str) for n in methods):
+    if not isinstance(methods, Mapping) or not methods or not all(isinstance(name, str) for name in methods):
         raise TypeError(
             f"compare needs a dict of partitions by name, such as {{'LOL': LOL()}}; got {methods!r}"
         )
@@ -75,7 +75,8 @@ def _check_comparison(methods: object) -> None:
 
 def _check_nothing_to_find(partition: Partition) -> None:
     """Raise if a range or h="auto" stands for a number; a posterior itself refuses a prior to be found."""
-    if ranges := partition.ranges():
+    ranges = partition.ranges()
+    if ranges:
         raise ValueError(
             "a range is for tune, which looks for a value in it: give one value here for "
             f"{', '.join(ranges)}, got {', '.join(map(repr, ranges.values()))}"
@@ -86,7 +87,8 @@ def _check_nothing_to_find(partition: Partition) -> None:
 
 def _check_no_lists(call: str, partition: Partition) -> None:
     """Raise if a coefficient has several values."""
-    if axes := partition.axes():
+    axes = partition.axes()
+    if axes:
         raise ValueError(f"{call} needs one value of {', '.join(axes)}: several are the axes of a sweep")
 
 
@@ -94,7 +96,8 @@ def checked_histogram(histogram: object) -> tuple[float, float, int]:
     """Return `histogram` as (low, high, bins), or raise."""
     if not isinstance(histogram, (list, tuple)) or len(histogram) != 3:
         raise TypeError(f"histogram must be (low, high, bins) such as (-3, 3, 60), got {histogram!r}")
-    low, high = real("histogram: low", histogram[0]), real("histogram: high", histogram[1])
+    low = real("histogram: low", histogram[0])
+    high = real("histogram: high", histogram[1])
     if low >= high:
         raise ValueError(f"histogram: low must be below high, got {histogram!r}")
     return low, high, whole("histogram: bins", histogram[2], low=1)
@@ -110,23 +113,25 @@ def checked_start(start: ArrayLike, parameters: int, chains: int, points: int) -
     parameters, chains, points
         The number of parameters, of chains of each point, and of points.
     """
-    values = _finite_array("start", start)
-    if values.shape == (parameters,):
-        values = np.tile(values, (chains * points, 1))
-    elif values.shape == (chains, parameters):
-        values = np.tile(values, (points, 1))
-    if values.shape != (chains * points, parameters):
-        accepted = f"({parameters},) or ({chains * points}, {parameters})"
-        raise ValueError(f"start must have shape {accepted}, got {values.shape}")
-    return values
+    theta = _finite_array("start", start)
+    chain_count = chains * points
+    if theta.shape == (parameters,):
+        return np.tile(theta, (chain_count, 1))
+    if theta.shape == (chains, parameters):
+        return np.tile(theta, (points, 1))
+    if theta.shape != (chain_count, parameters):
+        raise ValueError(
+            f"start must have shape ({parameters},) or ({chain_count}, {parameters}), got {theta.shape}"
+        )
+    return theta
 
 
 def checked_average(inputs: ArrayLike, features: int) -> Floats:
     """Return the inputs at which outputs are averaged as an array (examples, features), or raise."""
-    values = _finite_array("average", inputs)
-    if values.ndim != 2 or values.shape[1] != features:
-        raise ValueError(f"average must have shape (examples, {features}), got {values.shape}")
-    return values
+    x = _finite_array("average", inputs)
+    if x.ndim != 2 or x.shape[1] != features:
+        raise ValueError(f"average must have shape (examples, {features}), got {x.shape}")
+    return x
 
 
 def _finite_array(name: str, values: ArrayLike) -> Floats:

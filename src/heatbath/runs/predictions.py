@@ -60,7 +60,8 @@ def predict_over_steps(run: Run) -> Prediction[Floats]:
             f"{run.plan.burn_in}; resume it"
         )
     alive = run.died < 0
-    means, variances = (averages[name].values[alive] for name in ("mean", "variance"))
+    means = averages["mean"].values[alive]
+    variances = averages["variance"].values[alive]
     noise = averages["noise"].values[alive].mean(axis=0) if "noise" in averages else _mean_noise(run)
     return join_averages(run.problem.task, means, variances, noise)
 
@@ -71,12 +72,13 @@ def predictive_law(run: Run, X: ArrayLike, latest: int | None) -> Mixture:
     The networks are the kept samples of all chains, or the `latest` of each; without samples, those of the
     chains as they are now.
     """
-    over: Networks = "samples" if "samples" in run.data or latest is not None else "chains"
+    takes_samples = "samples" in run.data or latest is not None
+    over: Networks = "samples" if takes_samples else "chains"
     thetas, variances = _living_networks(run, over, latest)
-    law = laws(
-        run.plan.likelihood, run.network, np.array(list(thetas)), standardised_inputs(run.problem, X),
-        None if variances is None else np.array(list(variances)),
-    )  # fmt: skip
+    theta = np.array(list(thetas))
+    x = standardised_inputs(run.problem, X)
+    noise = None if variances is None else np.array(list(variances))
+    law = laws(run.plan.likelihood, run.network, theta, x, noise)
     assert isinstance(law, Mixture)
     return law
 
@@ -97,24 +99,33 @@ def calibrate(run: Run, latest: int | None) -> Calibration:
         The places of every n-th example, so that there are at most 10,000, with their weights; empty where
         nothing can be known.
     """
-    problem, posterior = run.problem, run.plan.points[0].partition.posterior
-    draws, examples = np.unique(run.data["draw"]), problem.X_train.shape[1]
-    draw, chosen = int(draws[0]), slice(None, None, -(-examples // MOST_PLACES))
+    problem = run.problem
+    posterior = run.plan.points[0].partition.posterior
+    data_sets = np.unique(run.data["draw"])
+    data_set = int(data_sets[0])
+    example_count = problem.X_train.shape[1]
+    every_nth = slice(None, None, -(-example_count // MOST_PLACES))  # n rounded up
 
-    law = run.predictive(problem.X_train[draw, chosen] * problem.scale + problem.shift, latest)
+    law = run.predictive(problem.X_train[data_set, every_nth] * problem.scale + problem.shift, latest)
     unknown = Calibration(np.empty((0, problem.outputs)), np.empty(0))
-    if posterior is None or law.law is not NORMAL or len(law.means) < 2 or len(draws) > 1:
+    if posterior is None or law.law is not NORMAL:
+        return unknown
+    if len(law.means) < 2 or len(data_sets) > 1:
         return unknown
 
-    chain_means, variance, noise = _chain_moments(law, int(np.count_nonzero(run.died < 0)))
-    all_weights = np.ones(examples) if problem.weights_train is None else problem.weights_train[draw]
-    weights, temperature = all_weights[chosen], posterior.temperature
-    if np.minimum(leverages(variance, noise, weights, temperature), 1).mean() > MOST_LEVERAGE:
-        return unknown  # the networks interpolate the examples
+    living_chains = int(np.count_nonzero(run.died < 0))
+    chain_means, variance, noise = _chain_moments(law, living_chains)
+    all_weights = np.ones(example_count)
+    if problem.weights_train is not None:
+        all_weights = problem.weights_train[data_set]
+    weights = all_weights[every_nth]
+    leverage = leverages(variance, noise, weights, posterior.temperature)
+    if np.minimum(leverage, 1).mean() > MOST_LEVERAGE:  # the networks interpolate the examples
+        return unknown
 
-    y = problem.Y_train[draw, chosen] * problem.target_scale + problem.target_shift
-    places = left_out(chain_means, variance, noise, y, weights, temperature)
-    return Calibration(places, weights * (examples / len(y)))
+    y = problem.Y_train[data_set, every_nth] * problem.target_scale + problem.target_shift
+    places = left_out(chain_means, variance, noise, y, weights, posterior.temperature)
+    return Calibration(places, weights * (example_count / len(y)))
 
 
 def _chain_moments(law: Mixture, alive: int) -> tuple[Floats, Floats, Floats]:
@@ -134,7 +145,8 @@ def _chain_moments(law: Mixture, alive: int) -> tuple[Floats, Floats, Floats]:
     chains = alive if len(law.means) > alive else 1
     means = law.means.reshape(chains, -1, *law.means.shape[1:])
     noise = (law.scales**2).reshape(chains, -1, *law.scales.shape[1:]).mean(axis=1)
-    chain_means, variance = means.mean(axis=1), means.var(axis=1, ddof=1)
+    chain_means = means.mean(axis=1)
+    variance = means.var(axis=1, ddof=1)
     if chains > 1:
         variance = variance + chain_means.var(axis=0, ddof=1)
     return chain_means, variance, noise
@@ -143,11 +155,12 @@ def _chain_moments(law: Mixture, alive: int) -> tuple[Floats, Floats, Floats]:
 def network_outputs(run: Run, X: ArrayLike, samples: bool) -> NDArray[np.float64]:
     """Return the outputs of every network at X, (chains, examples, outputs), or with samples after chains."""
     theta = kept_samples(run).values if samples else run.theta
-    x, likelihood = standardised_inputs(run.problem, X), run.plan.likelihood
-    count = likelihood.outputs
-    outputs = np.empty((*theta.shape[:-1], len(x), count))
+    x = standardised_inputs(run.problem, X)
+    likelihood = run.plan.likelihood
+    output_count = likelihood.outputs
+    outputs = np.empty((*theta.shape[:-1], len(x), output_count))
     for network in np.ndindex(theta.shape[:-1]):  # one network at a time, to need little memory
-        outputs[network] = run.network.forward(theta[network], x, count)
+        outputs[network] = run.network.forward(theta[network], x, output_count)
     return likelihood.values(outputs)
 
 
@@ -160,18 +173,22 @@ def running_averages(run: Run) -> xr.Dataset:
     """
     if "average" not in run.data:
         raise ValueError("nothing was averaged: train with average=X, the inputs to average at")
-    count, problem = sample_count(run.plan, run.step), run.problem
-    scale, shift = problem.target_scale, problem.target_shift
-    values, noise = slice(problem.outputs), slice(problem.outputs, None)
-    mean = run.data["average"].isel(output=values)
-    variance = run.data["deviations"].isel(output=values) / max(count, 1)
+    problem = run.problem
+    scale = problem.target_scale
+    samples = sample_count(run.plan, run.step)
+    of_values = slice(problem.outputs)
+    mean = run.data["average"].isel(output=of_values)
+    variance = run.data["deviations"].isel(output=of_values) / max(samples, 1)
     if problem.task == "regression":
-        mean, variance = mean * scale + shift, variance * scale**2
+        mean = mean * scale + problem.target_shift
+        variance = variance * scale**2
+
     averages = {"mean": mean, "variance": variance}
     if run.plan.likelihood.varying:
-        averages["noise"] = run.data["average"].isel(output=noise) * scale**2
+        of_variances = slice(problem.outputs, None)
+        averages["noise"] = run.data["average"].isel(output=of_variances) * scale**2
 
-    is_known = (run.data["died"] < 0) & (count > 0)
+    is_known = (run.data["died"] < 0) & (samples > 0)
     return xr.Dataset({name: average.where(is_known) for name, average in averages.items()})
 
 
@@ -219,8 +236,9 @@ def _mean_noise(run: Run) -> NDArray[np.float64] | None:
     variances = noise_variances(run, "chains")
     if variances is None:
         return None
-    alive, is_late = run.died < 0, run.data["step"].values > run.plan.burn_in
+    alive = run.died < 0
     mean = variances[alive].mean(axis=0)
+    is_late = run.data["step"].values > run.plan.burn_in
     if "noise" in run.data and is_late.any():
         mean = run.data["noise"].values[alive][:, is_late].mean(axis=(0, 1))
     return run.plan.likelihood.in_units(mean)
@@ -233,11 +251,13 @@ def _living_networks(
 
     The arguments are those of `predict_together`; networks of chains that diverged are left out.
     """
-    first = 0 if latest is None else -whole("latest", latest, low=1)
-    parameters = kept_samples(run) if over == "samples" else run.data["theta"]
+    first_sample = 0 if latest is None else -whole("latest", latest, low=1)
+    theta = kept_samples(run) if over == "samples" else run.data["theta"]
+    thetas = _of_living_chains(run, theta, first_sample)
     variances = noise_variances(run, over)
-    of_networks = None if variances is None else _of_living_chains(run, variances, first)
-    return _of_living_chains(run, parameters, first), of_networks
+    if variances is None:
+        return thetas, None
+    return thetas, _of_living_chains(run, variances, first_sample)
 
 
 def _of_living_chains(run: Run, values: xr.DataArray | NDArray[Any], first: int) -> Iterator[NDArray[Any]]:
@@ -252,9 +272,14 @@ def _of_living_chains(run: Run, values: xr.DataArray | NDArray[Any], first: int)
     first
         The index of the first sample.
     """
+    has_samples = values.ndim > 2
     for of_chain, died in zip(_by_chain(values), run.died, strict=True):
-        if died < 0:
-            yield from of_chain[first:] if values.ndim == 3 else (of_chain,)
+        if died >= 0:
+            continue
+        if has_samples:
+            yield from of_chain[first:]
+        else:
+            yield of_chain
 
 
 def _by_chain(values: xr.DataArray | NDArray[Any]) -> Iterator[NDArray[Any]]:

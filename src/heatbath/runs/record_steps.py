@@ -53,11 +53,15 @@ def spread_records(record: int | Sequence[int], first: int, stop: int) -> list[i
         The step at which this stretch of the run begins, and its last step.
     """
     if isinstance(record, Sequence):
-        return sorted({step for step in record if first < step <= stop or step == first == 0} | {stop})
-    count = min(record, stop - first)
+        earliest = 0 if first == 0 else first + 1
+        steps = {step for step in record if earliest <= step <= stop}
+        return sorted(steps | {stop})
+
+    length = stop - first
+    count = min(record, length)
     if count > UNCHECKED_RECORDS and BYTES_PER_STEP * count > free_memory():
         raise MemoryError(f"{count:,} records do not fit in memory: take fewer")
-    return sorted({first + (stop - first) * (i + 1) // count for i in range(count)})
+    return sorted({first + length * number // count for number in range(1, count + 1)})
 
 
 def loss_steps(records: Sequence[int], every: int, earlier: int = 0) -> list[int]:
@@ -97,26 +101,32 @@ def spread_samples(steps: int, samples: int | None, burn_in: int | None, thin: i
     ValueError
         If the three do not fit together.
     """
+    are_both_given = burn_in is not None and thin is not None
+    if burn_in is None:
+        burn_in = 0
     steps = whole("steps", steps, low=1, high=MOST_STEPS)
-    first = whole("burn_in", 0 if burn_in is None else burn_in, low=0, high=steps)
+    burn_in = whole("burn_in", burn_in, low=0, high=steps)
     if samples is None:
-        return first, 1 if thin is None else thin
+        if thin is None:
+            return burn_in, 1
+        return burn_in, thin
 
-    count = whole("samples", samples, low=1, high=steps + 1)
-    spacing = (steps - first) // count if thin is None else whole("thin", thin, low=1)
-    possible = (steps - first) // spacing if spacing else 0
-    all_given = burn_in is not None and thin is not None
-    if spacing < 1 or possible < count or (all_given and possible != count):
+    samples = whole("samples", samples, low=1, high=steps + 1)
+    steps_left = steps - burn_in
+    thin = steps_left // samples if thin is None else whole("thin", thin, low=1)
+    possible = steps_left // thin if thin else 0
+    if possible < samples or (are_both_given and possible != samples):
         raise ValueError(
-            f"{steps} steps with burn_in={first} and a sample every {spacing} steps give {possible} samples, "
-            f"not samples={count}: leave out one of samples, burn_in and thin"
+            f"{steps} steps with burn_in={burn_in} and a sample every {thin} steps give {possible} samples, "
+            f"not samples={samples}: leave out one of samples, burn_in and thin"
         )
-    return steps - count * spacing, spacing
+    return steps - samples * thin, thin
 
 
 def sample_count(plan: Plan, step: int) -> int:
     """Return the number of samples that are taken up to and including `step`."""
-    if not (plan.keep or plan.average is not None):
+    takes_samples = plan.keep or plan.average is not None
+    if not takes_samples:
         return 0
     return max(0, (step - plan.burn_in) // plan.thin)
 

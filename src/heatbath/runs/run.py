@@ -68,7 +68,8 @@ class Run:
         plan = self.plan
         position = f"step {self.step:,}" if self.finished else f"step {self.step:,} of {plan.steps:,}"
         lines = plan.summary()
-        if diverged := np.count_nonzero(self.died >= 0):
+        diverged = np.count_nonzero(self.died >= 0)
+        if diverged:
             lines["chains"] += f", {diverged} diverged"
         lines |= self._describe_last_record()
         return as_lines(f"Run: {position}, batch {plan.batch}, seed {plan.seed}, {plan.dtype}", lines)
@@ -80,21 +81,27 @@ class Run:
         a single line. Empty if no record has a loss.
         """
         split = "test" if self.problem.X_test.shape[1] else "train"
-        is_known = np.isfinite(self.loss(split).values).any(axis=0)
-        if not is_known.any():
+        has_loss = np.isfinite(self.loss(split).values).any(axis=0)
+        if not has_loss.any():
             return {}
 
-        plan, last = self.plan, self.data.sel(split=split).isel(record=np.flatnonzero(is_known)[-1])
-        has_all_points = self.data.sizes["chain"] == plan.total
-        if has_all_points and 1 < len(plan.points) <= MOST_LINES:
-            lines = []
-            for first in range(0, plan.total, plan.chains):
-                label = ", ".join(str(last[axis].values[first]) for axis in plan.axes)
-                means = _describe_means(last.isel(chain=slice(first, first + plan.chains)))
-                lines.append(f"{label}: {means}")
+        record = self.data.sel(split=split).isel(record=np.flatnonzero(has_loss)[-1])
+        has_all_points = self.data.sizes["chain"] == self.plan.total
+        if has_all_points and 1 < len(self.plan.points) <= MOST_LINES:
+            text = self._describe_points(record)
         else:
-            lines = [_describe_means(last)]
-        return {split: "\n".join(lines) + f" (at step {int(last['step']):,}, mean over chains)"}
+            text = _describe_means(record)
+        return {split: f"{text} (at step {int(record['step']):,}, mean over chains)"}
+
+    def _describe_points(self, record: xr.Dataset) -> str:
+        """Describe loss and accuracy of a record in words, a line for each point of the grid."""
+        plan = self.plan
+        lines = []
+        for first in range(0, plan.total, plan.chains):
+            of_point = record.isel(chain=slice(first, first + plan.chains))
+            label = ", ".join(str(of_point[axis].values[0]) for axis in plan.axes)
+            lines.append(f"{label}: {_describe_means(of_point)}")
+        return "\n".join(lines)
 
     @property
     def problem(self) -> Problem:
@@ -174,14 +181,18 @@ class Run:
             return self.data["weights"]
 
         parts = self.plan.parts()
-        names = {p.tensors: p.name for p in parts if part in (p.name, p.key)}
-        if not names:
-            accepted = ", ".join(repr(p.name) for p in parts)
+        matching = [candidate for candidate in parts if part in (candidate.name, candidate.key)]
+        if not matching:
+            accepted = ", ".join(repr(candidate.name) for candidate in parts)
             raise ValueError(f"there is no part {part!r}: accepted are {accepted}")
-        if len(set(names.values())) < len(names):
+        name_of_tensors = {candidate.tensors: candidate.name for candidate in matching}
+        if len(set(name_of_tensors.values())) < len(name_of_tensors):
             raise ValueError(f"{part!r} has other parameters in each method: select one method first")
 
-        indices = [index for tensors in names for tensor in tensors for index in tensor]
+        indices: list[int] = []
+        for tensors in name_of_tensors:
+            for tensor in tensors:
+                indices += tensor
         return self.data["weights"].isel(parameter=indices)
 
     def predict(
@@ -564,21 +575,27 @@ class Run:
 
         trace = self.data[name]
         labels = trace[dimension].values.tolist()
-        names = {p.name for p in self.plan.parts() if part in (p.name, p.key)}
-        chosen = [label for label in labels if label.partition("/")[0] in names]  # hidden/1, hidden/2, ...
+        parts = self.plan.parts()
+        part_names = {candidate.name for candidate in parts if part in (candidate.name, candidate.key)}
+        chosen = [label for label in labels if label.partition("/")[0] in part_names]  # also hidden/1, ...
         if not chosen:
             raise ValueError(
                 f"no {name} of {part!r}: accepted are {', '.join(map(repr, labels))} and their rules"
             )
-        return trace.sel({dimension: chosen[0] if len(chosen) == 1 else chosen})
+        if len(chosen) == 1:
+            return trace.sel({dimension: chosen[0]})
+        return trace.sel({dimension: chosen})
 
 
 def _describe_means(record: xr.Dataset) -> str:
     """Describe loss and accuracy of a record in words, as means over the chains that have not diverged."""
     with warnings.catch_warnings():  # NumPy warns if all chains have diverged
         warnings.simplefilter("ignore", RuntimeWarning)
-        loss, accuracy = (np.nanmean(record[name].values) for name in ("loss", "accuracy"))
-    return f"loss {loss:.4g}" + (f", accuracy {accuracy:.1%}" if np.isfinite(accuracy) else "")
+        loss = np.nanmean(record["loss"].values)
+        accuracy = np.nanmean(record["accuracy"].values)
+    if np.isfinite(accuracy):
+        return f"loss {loss:.4g}, accuracy {accuracy:.1%}"
+    return f"loss {loss:.4g}"
 
 
 def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:
@@ -614,11 +631,12 @@ def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:
     """
     if not isinstance(problem, Problem | None):
         raise TypeError(f"problem must be a Problem or None, got {problem!r}")
-    if (Path(path) / PLAN).is_file():
-        plan = file.unpack_plan(file.read(Path(path) / PLAN), problem)[0]
-        store = Store.load(Path(path), plan)
-        return Run(plan, plan.steps, store.lazy(), store.former)
-    return Run(*file.unpack(path, file.read(path), problem))
+    plan_path = Path(path) / PLAN
+    if not plan_path.is_file():
+        return Run(*file.unpack(path, file.read(path), problem))
+    plan, _ = file.unpack_plan(file.read(plan_path), problem)
+    store = Store.load(Path(path), plan)
+    return Run(plan, plan.steps, store.lazy(), store.former)
 
 
 def check_run(run: object, single: bool = False) -> None:

@@ -36,10 +36,10 @@ def methods_to_plain(methods: Methods) -> dict[str, Any]:
     """
     if not isinstance(methods, Partition):
         return {"methods": {name: methods_to_plain(partition) for name, partition in methods.items()}}
-    parts = [
-        {"part": list(key) if isinstance(key, tuple) else key, **_method_to_plain(method)}
-        for key, method in methods.methods.items()
-    ]
+    parts = []
+    for key, method in methods.methods.items():
+        plain_key = list(key) if isinstance(key, tuple) else key
+        parts.append({"part": plain_key, **_method_to_plain(method)})
     plain = {"h": _to_plain(methods.h), "parts": parts}
     if methods.posterior is not None:
         plain["posterior"] = _to_plain(asdict(methods.posterior))
@@ -58,8 +58,11 @@ def _partition_from_plain(plain: Mapping[str, Any]) -> Partition:
     methods = {}
     for entry in plain["parts"]:
         values = {name: _from_plain(value) for name, value in entry.items()}
-        key, method = values.pop("part"), find_method(values.pop("method"), values.pop("module", None))
-        methods[tuple(key) if isinstance(key, list) else key] = method(**values)
+        key = values.pop("part")
+        if isinstance(key, list):
+            key = tuple(key)
+        method = find_method(values.pop("method"), values.pop("module", None))
+        methods[key] = method(**values)
     posterior = Posterior(**plain["posterior"]) if "posterior" in plain else None
     return Partition(methods, _from_plain(plain["h"]), posterior)
 
@@ -89,12 +92,13 @@ def problem_to_plain(problem: Problem) -> dict[str, Any]:
     except (ValueError, TypeError, OSError):
         is_remade = False
 
+    recipe = problem.recipe if is_remade else None
     plain: dict[str, Any] = {
         "name": problem.name,
         "task": problem.task,
         "features": list(problem.features),
         "targets": list(problem.targets),
-        "recipe": problem.recipe if is_remade else None,
+        "recipe": recipe,
         "checksum": digest,
     }
     if problem.encoder is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from heatbath.engine.program import Program, compile_program
 from heatbath.engine.threads import one_blas_thread
 from heatbath.methods import SGD
 from heatbath.methods.partition import Partition
-from heatbath.methods.posterior import Settled
+from heatbath.methods.posterior import Draws, Settled
 from heatbath.models.dense import ACTIVATIONS
 from heatbath.models.likelihood import Likelihood, settle
 from heatbath.runs.dataset import EnsembleGroup, restore
@@ -40,6 +40,9 @@ NEVER = 2**60  # steps between two draws of the noise
 LISTED_LOSSES = 10  # chains that diverged which a message lists
 PASSES = 3  # through the batch, forward or back, for one gradient
 STUDENT_MEDIAN = 0.55  # of s²: half of the squares in Student's law are below it
+SHORTEST_CALL = 1e-9  # seconds: a clock may not advance within a call
+LARGEST_GROWTH = 4  # of the work from one call to the next
+NO_HISTOGRAM = (0.0, 1.0, 0)  # low, high and the number of bins
 
 
 class Loss(NamedTuple):
@@ -56,13 +59,13 @@ def report_losses(losses: Sequence[Loss], chains: int, since: int) -> None:
     `losses` are all chains that diverged, and `chains` is the number of all chains. At most 10 are listed.
     """
     have_all_diverged = len(losses) == chains
-    texts = [
-        f"chain {loss.chain} at step {loss.step} in {loss.part!r}"
-        for loss in losses
-        if have_all_diverged or loss.step >= since
-    ]
-    if len(texts) > LISTED_LOSSES:
-        texts = [*texts[:LISTED_LOSSES], f"and {len(texts) - LISTED_LOSSES} more"]
+    reported = losses
+    if not have_all_diverged:
+        reported = [loss for loss in losses if loss.step >= since]
+
+    texts = [f"chain {loss.chain} at step {loss.step} in {loss.part!r}" for loss in reported[:LISTED_LOSSES]]
+    if len(reported) > LISTED_LOSSES:
+        texts.append(f"and {len(reported) - LISTED_LOSSES} more")
     listed = "; ".join(texts)
     if have_all_diverged:
         raise FloatingPointError(f"all chains diverged ({listed}): choose a smaller h, or more friction")
@@ -101,24 +104,29 @@ class Simulation:
 
         The class describes the arguments. Each ensemble is told what to record up to the last step.
         """
-        self.plan, self.first = plan, step
+        self.plan = plan
+        self.first = step
         self.last = plan.steps if until is None else until
-        self._is_block = chains is not None
         self.chains = range(plan.total) if chains is None else chains
+        self._is_block = chains is not None
         self._uses_blas = uses_blas(plan)
 
         layout = layout_of_blocks(plan) if self._is_block else None
-        training, test, average = training_table(plan), test_table(plan), _average_table(plan)
+        training = training_table(plan)
+        test = test_table(plan)
+        average = _average_table(plan)
         self.groups: list[EnsembleGroup] = []
-        for group in _group_chains(plan, self.chains):
-            theta = start_of(plan, group.chains)
+        for members in _group_chains(plan, self.chains):
+            theta = start_of(plan, members.chains)
             ensemble = make_ensemble(
-                plan, group.programs, group.settled, theta, training, group.chains, threads, layout=layout
-            )
+                plan, members.programs, members.settled, theta, training, members.chains, threads,
+                layout=layout,
+            )  # fmt: skip
             self._plan_records(ensemble, test, average)
-            self.groups.append(EnsembleGroup(ensemble, group.chains - self.chains.start))
+            group = EnsembleGroup(ensemble, members.chains - self.chains.start)
             if data is not None:
-                restore(self.groups[-1], step, data)
+                restore(group, step, data)
+            self.groups.append(group)
 
     def _plan_records(self, ensemble: Ensemble, test: DataTable, average: DataTable | None) -> None:
         """Tell an ensemble at which steps of this simulation to record and sample, and what.
@@ -127,12 +135,17 @@ class Simulation:
         """
         plan = self.plan
         records = plan.records[record_count(plan, self.first) : record_count(plan, self.last)]
+        has_loss = np.isin(records, plan.losses).tolist()
+
         earlier_samples = sample_count(plan, self.first)
+        kept_samples = 0
+        if plan.keep:
+            kept_samples = sample_count(plan, self.last) - earlier_samples
+        last_sampled = plan.steps if plan.samples else 0
         ensemble.take_notes(
-            records, np.isin(records, plan.losses).tolist(), test, weights=plan.weights,
-            histogram=plan.histogram or (0.0, 1.0, 0), burn_in=plan.burn_in, thin=plan.thin,
-            last=plan.steps if plan.samples else 0, done=earlier_samples,
-            samples=sample_count(plan, self.last) - earlier_samples if plan.keep else 0, average=average,
+            records, has_loss, test, weights=plan.weights, histogram=plan.histogram or NO_HISTOGRAM,
+            burn_in=plan.burn_in, thin=plan.thin, last=last_sampled, done=earlier_samples,
+            samples=kept_samples, average=average,
         )  # fmt: skip
 
     @property
@@ -181,19 +194,21 @@ class Simulation:
         except KeyboardInterrupt:  # nothing has moved yet
             return False
 
-        work, first = 1, self.step
-        with one_blas_thread() if self._uses_blas else nullcontext(), deferred_interrupts() as interrupted:
-            begin = saved = time.perf_counter()
-            while self._is_unfinished and not interrupted():
-                if self.step > first and time.perf_counter() - begin >= seconds:
+        work = 1
+        step_before = self.step
+        with one_blas_thread_if(self._uses_blas), deferred_interrupts() as is_interrupted:
+            begin = time.perf_counter()
+            last_save = begin
+            while self._is_unfinished and not is_interrupted():
+                if self.step > step_before and time.perf_counter() - begin >= seconds:
                     break
                 work = self._advance_by_work(work)
                 if progress:
                     progress(self.progress(time.perf_counter() - begin))
-                if save and time.perf_counter() - saved >= every:
+                if save and time.perf_counter() - last_save >= every:
                     save()
-                    saved = time.perf_counter()
-            return not (self._is_unfinished and interrupted())
+                    last_save = time.perf_counter()
+            return not (self._is_unfinished and is_interrupted())
 
     def _advance_by_work(self, work: int) -> int:
         """Advance all chains by about this much work (see `_work`), and return the work of the next call.
@@ -204,9 +219,9 @@ class Simulation:
         begin = time.perf_counter()
         steps = self._steps_worth(work)
         advance([group.ensemble for group in self.groups], steps)
-        duration = max(time.perf_counter() - begin, 1e-9)
+        duration = max(time.perf_counter() - begin, SHORTEST_CALL)
         done = self._work(self.step - steps, steps)
-        return max(1, min(4 * work, int(done * PATIENCE / duration)))
+        return max(1, min(LARGEST_GROWTH * work, int(done * PATIENCE / duration)))
 
     @property
     def _is_unfinished(self) -> bool:
@@ -220,11 +235,14 @@ class Simulation:
         once through the inputs at which outputs are averaged.
         """
         plan = self.plan
-        rows = plan.problem.X_train.shape[1] + plan.problem.X_test.shape[1]
-        first, last = np.searchsorted(plan.losses, [step + 1, step + steps + 1])
-        averaged = 0 if plan.average is None else len(plan.average)
+        example_count = plan.problem.X_train.shape[1] + plan.problem.X_test.shape[1]
+        losses_before, losses_after = np.searchsorted(plan.losses, [step + 1, step + steps + 1])
+        loss_rows = (losses_after - losses_before) * example_count
+
+        input_count = 0 if plan.average is None else len(plan.average)
         samples = sample_count(plan, step + steps) - sample_count(plan, step)
-        return float(steps + ((last - first) * rows + samples * averaged) / (PASSES * plan.batch))
+        average_rows = samples * input_count
+        return float(steps + (loss_rows + average_rows) / (PASSES * plan.batch))
 
     def _steps_worth(self, work: int) -> int:
         """Return the number of steps, at least one, that take about this much work."""
@@ -237,10 +255,11 @@ class Simulation:
         """Return the chains that diverged, in order."""
         losses = []
         for group in self.groups:
-            for index, (chain, died) in enumerate(zip(group.chains, group.ensemble.chains.died, strict=True)):
-                if died >= 0:
-                    part = group.ensemble.diverged_part(index)
-                    losses.append(Loss(self.chains.start + int(chain), int(died), part))
+            died = group.ensemble.chains.died
+            for index in np.flatnonzero(died >= 0).tolist():
+                chain = self.chains.start + int(group.chains[index])
+                part = group.ensemble.diverged_part(index)
+                losses.append(Loss(chain, int(died[index]), part))
         return sorted(losses)
 
     def progress(self, seconds: float) -> Progress:
@@ -249,29 +268,43 @@ class Simulation:
         Temperatures are the current ones. Loss and accuracy are those of the last record that has them, on
         the test examples, or on the training examples if there are none.
         """
-        split = 1 if self.plan.problem.X_test.shape[1] else 0
+        has_test_examples = self.plan.problem.X_test.shape[1] > 0
+        split = 1 if has_test_examples else 0
         losses: list[float] = []
         accuracies: list[float] = []
         temperatures: dict[str, list[float]] = {}
         for group in self.groups:
-            notes, alive = group.ensemble.notes, group.ensemble.chains.died < 0
-            known = np.flatnonzero(notes.losses & (notes.steps <= self.step))
-            if known.size:
-                losses += notes.loss[alive, known[-1], split].tolist()
-                accuracies += notes.accuracy[alive, known[-1], split].tolist()
-            for name, values in group.by_part(group.ensemble.chains.temperature[alive]).items():
-                temperatures.setdefault(name, []).extend(values.tolist())
+            notes = group.ensemble.notes
+            chains = group.ensemble.chains
+            is_alive = chains.died < 0
+            records_with_loss = np.flatnonzero(notes.losses & (notes.steps <= self.step))
+            if records_with_loss.size:
+                latest = records_with_loss[-1]
+                losses += notes.loss[is_alive, latest, split].tolist()
+                accuracies += notes.accuracy[is_alive, latest, split].tolist()
+            for part, of_chains in group.by_part(chains.temperature[is_alive]).items():
+                temperatures.setdefault(part, []).extend(of_chains.tolist())
 
-        means = {name: float(np.mean(values)) for name, values in temperatures.items() if values}
+        mean_temperatures = {part: _mean_or_nan(of_chains) for part, of_chains in temperatures.items()}
         return Progress(
             self.step,
             self.plan.steps,
             seconds,
-            loss=float(np.mean(losses)) if losses else math.nan,
-            temperature={name: mean for name, mean in means.items() if np.isfinite(mean)},
+            loss=_mean_or_nan(losses),
+            temperature={part: mean for part, mean in mean_temperatures.items() if np.isfinite(mean)},
             first=self.first,
-            accuracy=float(np.mean(accuracies)) if accuracies else math.nan,
+            accuracy=_mean_or_nan(accuracies),
         )
+
+
+def _mean_or_nan(of_chains: list[float]) -> float:
+    """Return the mean over chains, or NaN if there are none."""
+    return float(np.mean(of_chains)) if of_chains else math.nan
+
+
+def one_blas_thread_if(is_used: bool) -> AbstractContextManager[None]:
+    """Return a context in which BLAS has one thread, or one that does nothing if BLAS is not used."""
+    return one_blas_thread() if is_used else nullcontext()
 
 
 def warn_of_stale_noise(plan: Plan, steps: int) -> None:
@@ -280,15 +313,18 @@ def warn_of_stale_noise(plan: Plan, steps: int) -> None:
     How often it is drawn follows from the posterior of a point and the number of examples in a batch.
     """
     partitions = {point.partition.posterior: point.partition for point in plan.points}
-    every = 0
+    longest_interval = 0
     for posterior, partition in partitions.items():
-        if posterior is not None:
-            draws = settle(partition, plan.network, plan.problem, plan.batch).draws
-            every = every if draws is None else max(every, draws.every)
-    if every > steps:
+        if posterior is None:
+            continue
+        draws = settle(partition, plan.network, plan.problem, plan.batch).draws
+        if draws is not None:
+            longest_interval = max(longest_interval, draws.every)
+
+    if longest_interval > steps:
         warn(
-            f"the noise of the data is drawn every {every:,} steps, and there are only {steps:,}: it keeps "
-            "its first value. Make more steps, or take larger batches",
+            f"the noise of the data is drawn every {longest_interval:,} steps, and there are only "
+            f"{steps:,}: it keeps its first value. Make more steps, or take larger batches",
             StaleNoiseWarning,
         )
 
@@ -363,15 +399,22 @@ def make_ensemble(
     likelihood = Likelihood(plan.problem, programs[0].partition.posterior)
     shape = replace(_shape(plan), loss=likelihood.number, degrees=likelihood.degrees)
     _, program_of_chain = np.unique(chains // plan.chains, return_inverse=True)
+    if previous is None:
+        momenta = plan.momenta
+        noise = _initial_noise(plan, settled, theta, chains)
+    else:  # its arrays replace those that are made here
+        momenta = "zero"
+        noise = None
+        layout = previous.layout
+
     ensemble = Ensemble(
         programs, shape, theta.astype(plan.dtype, copy=False), table, plan.batch, shuffled=plan.shuffled,
-        momenta="zero" if previous else plan.momenta, seed=plan.seed, number=chains % plan.chains,
-        threads=threads, point=program_of_chain, variance=settled.draws,
-        noise=None if previous else _initial_noise(plan, settled, theta, chains),
-        layout=previous.layout if previous else layout,
+        momenta=momenta, seed=plan.seed, number=chains % plan.chains, threads=threads,
+        point=program_of_chain, variance=settled.draws, noise=noise, layout=layout,
     )  # fmt: skip
     if previous is not None:
-        ensemble.chains, ensemble.step = previous.chains, previous.step
+        ensemble.chains = previous.chains
+        ensemble.step = previous.step
     return ensemble
 
 
@@ -393,18 +436,36 @@ def _initial_noise(
     if noise is None or settled.draws is None or plan.start is None:
         return noise
 
-    problem, law, weights = plan.problem, settled.draws, plan.problem.relative_weights("train")
+    problem = plan.problem
+    weights = problem.relative_weights("train")
     for index, parameters in enumerate(theta):
-        draw = chains[index] % plan.chains % problem.draws  # the data set of this chain
-        outputs = plan.network.forward(parameters, problem.X_train[draw], plan.likelihood.outputs)
-        squares = (outputs - problem.Y_train[draw]) ** 2
-        if law.tails.size:  # in Student's law outliers do not count, so the median is taken
-            median = np.median(squares, axis=0) / STUDENT_MEDIAN
-            noise[index] = np.maximum(median, law.scale / law.shape)
-        else:
-            total = squares.sum(axis=0) if weights is None else weights[draw] @ squares
-            noise[index] = (law.scale + law.factor * total) / law.shape
+        data_set = chains[index] % plan.chains % problem.draws
+        outputs = plan.network.forward(parameters, problem.X_train[data_set], plan.likelihood.outputs)
+        squares = (outputs - problem.Y_train[data_set]) ** 2
+        weights_of_set = None if weights is None else weights[data_set]
+        noise[index] = _variances_of_residuals(settled.draws, squares, weights_of_set)
     return noise
+
+
+def _variances_of_residuals(law: Draws, squares: Floats, weights: Floats | None) -> Floats:
+    """Return the variances of the targets, (targets,), that squared residuals suggest.
+
+    In Student's law outliers do not count, so that the median is taken in place of the mean.
+
+    Parameters
+    ----------
+    law
+        How variances are drawn.
+    squares
+        The squares of the residuals, (examples, targets).
+    weights
+        The weights of the examples over their mean; None if all are 1.
+    """
+    if law.tails.size:
+        median = np.median(squares, axis=0) / STUDENT_MEDIAN
+        return np.maximum(median, law.scale / law.shape)
+    sum_of_squares = squares.sum(axis=0) if weights is None else weights @ squares
+    return (law.scale + law.factor * sum_of_squares) / law.shape
 
 
 def _shape(plan: Plan) -> Shape:
@@ -458,16 +519,20 @@ def full_gradients(
     ndarray
         Of the shape of `theta`.
     """
-    dtype, shape = np.dtype(plan.dtype), _shape(plan)
+    dtype = np.dtype(plan.dtype)
+    shape = _shape(plan)
     layout = usual_layout(shape, max(plan.total, USUAL_CHAINS), dtype)
     states = theta.reshape(-1, *theta.shape[-2:])
     table = training_table(plan)
     ensemble = make_descent(plan, states[0].astype(dtype), table, draw, variances, threads, layout)
     ensemble.prepare()
+
     gradients = np.empty(states.shape)
-    with one_blas_thread() if shape.uses_blas else nullcontext():
+    with one_blas_thread_if(shape.uses_blas):
         for index, state in enumerate(states):
-            ensemble.step, ensemble.chains.theta[...], ensemble.chains.died[...] = 0, state, -1
+            ensemble.step = 0
+            ensemble.chains.theta[...] = state
+            ensemble.chains.died[...] = -1
             gradients[index] = descend(ensemble)
     return gradients.reshape(theta.shape)
 
@@ -538,16 +603,18 @@ def _group_chains(plan: Plan, chains: range) -> list[_ChainGroup]:
     A point of the grid has `plan.chains` chains in a row, and `chains` may begin and end within a point.
     """
     groups: dict[Hashable, tuple[list[int], list[Program], Settled]] = {}
-    for number in range(chains.start // plan.chains, -(-chains.stop // plan.chains)):
-        partition = plan.points[number].partition
+    for point in range(chains.start // plan.chains, -(-chains.stop // plan.chains)):
+        partition = plan.points[point].partition
         settled = settle(partition, plan.network, plan.problem, plan.batch)
         draws_noise = settled.draws is not None
         program = compile_program(partition, plan.layers, plan.rotated, draws_noise, settled.parts)
 
         key = structure(program), partition.posterior
         members, programs, _ = groups.setdefault(key, ([], [], settled))
-        first, stop = number * plan.chains, (number + 1) * plan.chains
-        members += range(max(first, chains.start), min(stop, chains.stop))
+        members += range(
+            max(point * plan.chains, chains.start),
+            min((point + 1) * plan.chains, chains.stop),
+        )
         programs.append(program)
     return [
         _ChainGroup(np.array(members), programs, settled) for members, programs, settled in groups.values()

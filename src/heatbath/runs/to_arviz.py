@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath._internal.checks import whole
-from heatbath._internal.memory import free_memory
+from heatbath._internal.memory import GIGABYTE, free_memory
 from heatbath.datasets.problem import Floats
 from heatbath.models.dense import MLP
 from heatbath.models.likelihood import Likelihood, draw_prior
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PRIOR_DRAWS = 500  # networks of the prior
 WORKING_COPIES = 3  # arrays of all outputs at the examples that are in memory at the same time
+BYTES_PER_NUMBER = 8
+INT64_END = 2**63  # larger numbers do not fit in an int64
 LIKELIHOOD_GROUPS = ("log_likelihood", "posterior_predictive", "predictions")
 PRIOR_GROUPS = ("prior", "prior_predictive")
 GROUPS = ("posterior", *LIKELIHOOD_GROUPS, *PRIOR_GROUPS, "observed_data")
@@ -86,17 +88,23 @@ class NetworkSamples:
         Each is chain x draw x ..., in the units of the user's data; `sigma` is the standard deviation of the
         noise, and `theta` are the parameters.
         """
-        likelihood, law = self.inputs.likelihood, self.law_at_points
-        problem, posterior = likelihood.problem, likelihood.posterior
+        problem = self.inputs.likelihood.problem
+        posterior = self.inputs.likelihood.posterior
+        law = self.law_at_points
         outputs = problem.decode(law.logits) if isinstance(law, Categorical) else law.means
         variables = {"prediction": self._by_chain(outputs, "point", "output")}
-        if self.variances is not None and posterior is not None and posterior.noise == "sampled":
+
+        samples_noise = posterior is not None and posterior.noise == "sampled"
+        if samples_noise and self.variances is not None:
             sigma = np.sqrt(self.variances) * problem.target_scale
             variables["sigma"] = self._by_chain(*_without_single_column(sigma, "target"))
         if with_parameters:
             variables["theta"] = self._by_chain(self.theta, "parameter")
-        names = problem.targets[1:] if problem.task == "binary" else problem.targets
-        return self._labelled(variables, output=list(names))
+
+        output_names = problem.targets
+        if problem.task == "binary":  # the output is the probability of the second class
+            output_names = output_names[1:]
+        return self._labelled(variables, output=list(output_names))
 
     def new_data_group(self, law: Mixture | Categorical, dimension: str, seed: int) -> xr.Dataset:
         """Return `y`, data drawn from the law of each network; counts are integers where they fit.
@@ -111,7 +119,8 @@ class NetworkSamples:
             A number that is added to the seed of these networks, so that every group has other draws.
         """
         y: NDArray[Any] = law.draw(self.seed + seed)
-        if isinstance(law, Mixture) and law.law.is_discrete and y.max(initial=0) < 2**63:
+        are_counts = isinstance(law, Mixture) and law.law.is_discrete
+        if are_counts and y.max(initial=0) < INT64_END:
             y = y.astype(np.int64)
         return self._labelled({"y": self._by_chain(*_without_single_column(y, dimension, "target"))})
 
@@ -124,9 +133,10 @@ class NetworkSamples:
 
     def _laws(self, x: Floats) -> Mixture | Categorical:
         """Return the laws of new data at standardised inputs, with a component for each network."""
-        count = self.theta.shape[0] * self.theta.shape[1]
-        variances = None if self.variances is None else self.variances.reshape(count, -1)
-        return laws(self.inputs.likelihood, self.inputs.network, self.theta.reshape(count, -1), x, variances)
+        chain_count, draw_count, _ = self.theta.shape
+        theta = self.theta.reshape(chain_count * draw_count, -1)
+        variances = None if self.variances is None else self.variances.reshape(len(theta), -1)
+        return laws(self.inputs.likelihood, self.inputs.network, theta, x, variances)
 
     def _by_chain(self, values: NDArray[Any], *dims: str) -> xr.Variable:
         """Return values (networks, ...) or (chain, draw, ...) as a variable by chain, draw and `dims`."""
@@ -136,7 +146,8 @@ class NetworkSamples:
     def _labelled(self, variables: dict[str, xr.Variable], **labels: Any) -> xr.Dataset:
         """Return a data set with a label for each dimension: a number, or what is given in `labels`."""
         data = xr.Dataset(variables)
-        coordinates = {name: np.arange(size) for name, size in data.sizes.items()} | {"draw": self.draws}
+        coordinates = {name: np.arange(size) for name, size in data.sizes.items()}
+        coordinates["draw"] = self.draws
         if "target" in data.sizes:
             coordinates["target"] = np.array(self.inputs.likelihood.problem.targets)
         return data.assign_coords(coordinates | labels)
@@ -167,14 +178,19 @@ def samples_of_run(run: Run, X: ArrayLike | None, latest: int | None) -> Network
     if not alive.any():
         raise ValueError("all chains of this run diverged: there are no samples to give")
 
-    chosen = slice(None if latest is None else -whole("latest", latest, low=1), None)
-    theta, variances = kept_samples(run)[alive, chosen], noise_variances(run, "samples")
+    latest_samples = slice(None)
+    if latest is not None:
+        latest_samples = slice(-whole("latest", latest, low=1), None)
+    theta = kept_samples(run)[alive, latest_samples]
+    variances = noise_variances(run, "samples")
+    if variances is not None:
+        variances = variances[alive, latest_samples]
     return NetworkSamples(
-        _prediction_inputs(run, X, int(draws[0])),
-        theta.values,
-        None if variances is None else variances[alive, chosen],
-        theta["sample_step"].values,
-        run.plan.seed,
+        inputs=_prediction_inputs(run, X, int(draws[0])),
+        theta=theta.values,
+        variances=variances,
+        draws=theta["sample_step"].values,
+        seed=run.plan.seed,
     )
 
 
@@ -186,21 +202,24 @@ def _prediction_inputs(run: Run, X: ArrayLike | None, draw: int) -> PredictionIn
     problem = run.problem
     if X is not None:
         points = standardised_inputs(problem, X)
+    elif problem.X_test.size:
+        points = problem.X_test[draw]
     else:
-        points = problem.X_test[draw] if problem.X_test.size else problem.X_train[draw]
+        points = problem.X_train[draw]
 
     y = problem.Y_train[draw]
     if problem.task == "regression":
         y = y * problem.target_scale + problem.target_shift
     else:
         y = y.astype(np.int64)
+    weights = None if problem.weights_train is None else problem.weights_train[draw]
     return PredictionInputs(
         likelihood=run.plan.likelihood,
         network=run.network,
         points=points,
         examples=problem.X_train[draw],
         y=y,
-        weights=None if problem.weights_train is None else problem.weights_train[draw],
+        weights=weights,
     )
 
 
@@ -241,23 +260,32 @@ def _chosen_groups(wanted: Sequence[str] | None, samples: NetworkSamples) -> lis
     a regression, and those of the prior need one. Raises ValueError if a wanted group cannot be known, or
     does not exist.
     """
-    likelihood, unknown = samples.inputs.likelihood, set[str]()
-    if likelihood.problem.task == "regression" and samples.variances is None and not likelihood.varying:
-        unknown |= set(LIKELIHOOD_GROUPS)
-    if likelihood.posterior is None:
-        unknown |= set(PRIOR_GROUPS)
-
+    known = _known_groups(samples)
     if wanted is None:
-        return [name for name in GROUPS if name not in unknown]
+        return known
     if isinstance(wanted, str) or not wanted or not set(wanted) <= set(GROUPS):
         raise ValueError(
             f"groups must be a list of some of {', '.join(GROUPS)}, or None for all; got {wanted!r}"
         )
-    if missing := [name for name in GROUPS if name in wanted and name in unknown]:
+
+    chosen = [name for name in GROUPS if name in wanted]
+    missing = [name for name in chosen if name not in known]
+    if missing:
         raise ValueError(
             f"{', '.join(missing)} cannot be known without a posterior: train with posterior=Posterior()"
         )
-    return [name for name in GROUPS if name in wanted]
+    return chosen
+
+
+def _known_groups(samples: NetworkSamples) -> list[str]:
+    """Return the names of the groups that can be known, in the order of `GROUPS`."""
+    likelihood = samples.inputs.likelihood
+    unknown: list[str] = []
+    if likelihood.problem.task == "regression" and samples.variances is None and not likelihood.varying:
+        unknown += LIKELIHOOD_GROUPS
+    if likelihood.posterior is None:
+        unknown += PRIOR_GROUPS
+    return [name for name in GROUPS if name not in unknown]
 
 
 def _check_memory(chosen: list[str], samples: NetworkSamples, with_parameters: bool) -> None:
@@ -266,27 +294,34 @@ def _check_memory(chosen: list[str], samples: NetworkSamples, with_parameters: b
     Counted are the numbers in each group, 8 bytes each, and the working memory of the largest set of outputs.
     """
     inputs = samples.inputs
-    count, outputs = samples.theta.shape[0] * samples.theta.shape[1], inputs.likelihood.outputs
-    at_points, at_examples = len(inputs.points) * outputs, len(inputs.examples) * outputs
-    parameters = samples.theta.shape[2] if with_parameters else 0
+    outputs = inputs.likelihood.outputs
+    at_points = len(inputs.points) * outputs
+    at_examples = len(inputs.examples) * outputs
+    chain_count, draw_count, parameter_count = samples.theta.shape
+    sample_count = chain_count * draw_count
+    parameters = parameter_count if with_parameters else 0
     numbers = {
-        "posterior": count * (at_points + parameters),
-        "predictions": count * at_points,
-        "log_likelihood": count * len(inputs.examples),
-        "posterior_predictive": count * at_examples,
+        "posterior": sample_count * (at_points + parameters),
+        "predictions": sample_count * at_points,
+        "log_likelihood": sample_count * len(inputs.examples),
+        "posterior_predictive": sample_count * at_examples,
         "prior": PRIOR_DRAWS * (at_points + parameters),
         "prior_predictive": PRIOR_DRAWS * at_examples,
     }
-    results = sum(numbers.get(name, 0) for name in chosen)
+    in_results = sum(numbers.get(name, 0) for name in chosen)
 
-    networks = max(count, PRIOR_DRAWS if set(chosen) & set(PRIOR_GROUPS) else 0)
-    needed = 8 * (results + WORKING_COPIES * networks * max(at_points, at_examples))
+    network_count = sample_count
+    if set(chosen) & set(PRIOR_GROUPS):
+        network_count = max(sample_count, PRIOR_DRAWS)
+    in_work = WORKING_COPIES * network_count * max(at_points, at_examples)
+    needed = BYTES_PER_NUMBER * (in_results + in_work)
     free = free_memory()
     if needed > free:
         raise MemoryError(
-            f"{count} samples of {outputs} outputs at {len(inputs.points)} points and "
-            f"{len(inputs.examples)} training examples need {needed / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB "
-            "are free: take the latest= few of each chain, fewer points X, or only some groups="
+            f"{sample_count} samples of {outputs} outputs at {len(inputs.points)} points and "
+            f"{len(inputs.examples)} training examples need {needed / GIGABYTE:,.1f} GB, and "
+            f"{free / GIGABYTE:,.1f} GB are free: take the latest= few of each chain, fewer points X, or "
+            "only some groups="
         )
 
 
@@ -299,11 +334,15 @@ def _prior_samples(inputs: PredictionInputs, seed: int) -> NetworkSamples:
 
 def _observed_group(inputs: PredictionInputs) -> xr.Dataset:
     """Return `y`, the targets of the training examples."""
-    values, *dims = _without_single_column(inputs.y, "example", "target")
-    data = xr.Dataset({"y": (dims, values)}, {"example": np.arange(len(values))})
-    return data if len(dims) == 1 else data.assign_coords(target=np.array(inputs.likelihood.problem.targets))
+    y, *dimensions = _without_single_column(inputs.y, "example", "target")
+    data = xr.Dataset({"y": (dimensions, y)}, {"example": np.arange(len(y))})
+    if "target" not in dimensions:
+        return data
+    return data.assign_coords(target=np.array(inputs.likelihood.problem.targets))
 
 
 def _without_single_column(values: NDArray[Any], *dims: str) -> tuple[Any, ...]:
     """Return an array and the names of its last dimensions, without the last one if that has length 1."""
-    return (values[..., 0], *dims[:-1]) if values.shape[-1] == 1 else (values, *dims)
+    if values.shape[-1] == 1:
+        return (values[..., 0], *dims[:-1])
+    return (values, *dims)

@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
@@ -97,7 +97,9 @@ class Tracker:
 
         The class describes the arguments. The thread that writes starts with the first point.
         """
-        self._log, self._settings, self._name = log, settings, name
+        self._log = log
+        self._settings = settings
+        self._name = name
         self._every = real("every", every, NON_NEGATIVE)
         self._contexts = begun.pop_all() if begun else ExitStack()  # until here, an error ends them itself
 
@@ -109,7 +111,8 @@ class Tracker:
         self._jobs: deque[_Job] = deque()  # this thread adds at the end, the other takes from the beginning
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
-        self._has_warned, self._dropped = False, 0
+        self._has_warned = False
+        self._dropped = 0
 
     def __call__(self, progress: Progress) -> None:
         """Have a point written, if it is new and due."""
@@ -147,17 +150,23 @@ class Tracker:
         self._error = None  # so that jobs that failed are tried once more
         self._wait()
 
-        failures = []
-        if unwritten := self._dropped + len(self._jobs):
-            self._dropped, self._jobs = 0, deque()
-            reason = f": {_as_text(self._error)}" if self._error else ""
-            failures.append(f"{unwritten} points or settings could not be written{reason}")
+        failures = self._forget_unwritten()
         try:
             self._contexts.__exit__(kind, error, trace)
         except Exception as failure:
             failures.append(f"it could not be closed: {_as_text(failure)}")
         if failures:
             warn(f"{self._name}: {'; '.join(failures)}", UntrackedWarning)
+
+    def _forget_unwritten(self) -> list[str]:
+        """Drop the jobs that are left, and return what to say of them; empty if all were written."""
+        unwritten = self._dropped + len(self._jobs)
+        if not unwritten:
+            return []
+        self._dropped = 0
+        self._jobs = deque()
+        reason = f": {_as_text(self._error)}" if self._error else ""
+        return [f"{unwritten} points or settings could not be written{reason}"]
 
     def _add_waiting_point(self) -> None:
         """Move the waiting point to the jobs, with all of its values that are finite.
@@ -166,22 +175,23 @@ class Tracker:
         seconds from now.
         """
         assert self._waiting is not None
-        (progress, when), self._waiting = self._waiting, None
+        progress, arrival_time = self._waiting
+        self._waiting = None
         self._due = time.monotonic() + self._every
 
-        prefix = "finding/" if progress.finding else ""
-        values = {f"temperature/{part}": value for part, value in progress.temperature.items()}
+        measured = {f"temperature/{part}": mean for part, mean in progress.temperature.items()}
         if progress.speed > 0:
-            values["steps_per_second"] = progress.speed
-        point = _finite(prefix, values)
+            measured["steps_per_second"] = progress.speed
+        prefix = "finding/" if progress.finding else ""
+        finite = _finite(prefix, measured)
 
         results = _finite(prefix, {"loss": progress.loss, "accuracy": progress.accuracy})
         if results != self._last_results:
             self._last_results = results
-            point |= results
+            finite |= results
 
-        if point:
-            self._add(_Job(partial(self._log, point, progress.step, when), is_repeated=True))
+        if finite:
+            self._add(_Job(partial(self._log, finite, progress.step, arrival_time), is_repeated=True))
 
     def _add(self, job: _Job) -> None:
         """Add a job, unless too many wait already, and start the thread."""
@@ -217,10 +227,11 @@ class Tracker:
 
     def _wait(self) -> None:
         """Wait until all jobs are written, but not after an error, nor if nothing is written for a while."""
-        while (left := len(self._jobs)) and self._error is None:
+        while self._jobs and self._error is None:
+            jobs_before = len(self._jobs)
             thread = self._running_thread()
             thread.join(PATIENCE)
-            if thread.is_alive() and len(self._jobs) == left:
+            if thread.is_alive() and len(self._jobs) == jobs_before:
                 return
 
     def _warn_once(self) -> None:
@@ -295,13 +306,14 @@ def mlflow(run: Any = None, *, every: float = 1.0) -> Tracker:
         return re.sub(r"[^\w/.\- ]", "_", name)  # what MLflow accepts on every system
 
     def log(values: Mapping[str, float], step: int, when: float) -> None:
-        metrics = [Metric(accepted(name), value, int(1000 * when), step) for name, value in values.items()]
+        milliseconds = int(1000 * when)
+        metrics = [Metric(accepted(name), value, milliseconds, step) for name, value in values.items()]
         client.log_batch(run.info.run_id, metrics=metrics, synchronous=True)
 
     def log_settings(values: Settings) -> None:
         params = [Param(accepted(name), str(value)) for name, value in values.items()]
-        for first in range(0, len(params), MLFLOW_BATCH):
-            batch = params[first : first + MLFLOW_BATCH]
+        for begin in range(0, len(params), MLFLOW_BATCH):
+            batch = params[begin : begin + MLFLOW_BATCH]
             client.log_batch(run.info.run_id, params=batch, synchronous=True)
 
     with ExitStack() as contexts:
@@ -345,8 +357,9 @@ def wandb(run: Any = None, *, every: float = 1.0) -> Tracker:
 def settings_of(run: Run) -> dict[str, Setting]:
     """Return the settings of a run by names such as `batch`, `h` and `hidden.tau`; lists are text."""
     left_out = ("records", "losses", "found")
-    plain = {name: value for name, value in run.plan.plain.items() if name not in left_out}
-    problem, partition = plain.pop("problem"), plain.pop("partition")
+    plain = {name: setting for name, setting in run.plan.plain.items() if name not in left_out}
+    problem = plain.pop("problem")
+    partition = plain.pop("partition")
     data = {"problem": problem["name"], "problem.checksum": problem["checksum"]}
     return {**data, **dict(_flattened(plain)), **dict(_flattened(partition))}
 
@@ -366,13 +379,20 @@ def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
         if name == "methods":
             yield from _flattened(value, prefix)
         elif name == "parts":
-            for part in value:
-                method = {key: item for key, item in part.items() if key != "part"}
-                yield from _flattened(method, f"{prefix}{part['part']}.")
+            yield from _flattened_parts(value, prefix)
         elif isinstance(value, Mapping) and "schedule" not in value:
             yield from _flattened(value, f"{prefix}{name}.")
         elif value is not None:
-            yield f"{prefix}{name}", value if isinstance(value, Setting) else str(value)
+            setting = value if isinstance(value, Setting) else str(value)
+            yield f"{prefix}{name}", setting
+
+
+def _flattened_parts(parts: Iterable[Mapping[str, Any]], prefix: str) -> Iterator[tuple[str, Setting]]:
+    """Yield the settings of the methods of parts, with the prefix and the name of the part before theirs."""
+    for part in parts:
+        method = dict(part)
+        part_name = method.pop("part")
+        yield from _flattened(method, f"{prefix}{part_name}.")
 
 
 def _finite(prefix: str, values: Mapping[str, float]) -> dict[str, float]:

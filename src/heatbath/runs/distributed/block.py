@@ -89,11 +89,21 @@ class SharedPlan(NamedTuple):
         """
         pieces = [file.sealed(piece) for piece in file.plan_pieces(plan)]
         content = {hashlib.sha256(piece).hexdigest(): piece for piece in pieces}
-        methods = [method for partition in plan.named.values() for method in partition.methods.values()]
-        modules = {module_of(type(method)) for method in methods}
         digest = digest or hashlib.sha256("".join(content).encode()).hexdigest()
-        cache_plan(digest, CachedPlan(plan, list(content)[1:]))
-        return cls(content, digest, tuple(sorted(module for module in modules if module is not None)))
+        _, *checksums_of_data = content
+        cache_plan(digest, CachedPlan(plan, checksums_of_data))
+        return cls(content, digest, _modules_of(plan))
+
+
+def _modules_of(plan: Plan) -> tuple[str, ...]:
+    """Return the modules that define the methods of a plan, other than heatbath's own, in order."""
+    modules = set()
+    for partition in plan.named.values():
+        for method in partition.methods.values():
+            module = module_of(type(method))
+            if module is not None:
+                modules.add(module)
+    return tuple(sorted(modules))
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,8 @@ class Pool:
     """
 
     def __init__(self, executor: Executor, is_wanted: Callable[[], bool] | None = None) -> None:
-        self.executor, self._is_wanted = executor, is_wanted
+        self.executor = executor
+        self._is_wanted = is_wanted
         self._given: dict[str, Any] = {}  # as PlanContent, of all plans
         self._entered = 0
 
@@ -180,11 +181,12 @@ class ProcessPool(Pool):
     def received(self, answer: Any) -> FinishedBlock:
         """Return the block in the files that a worker has named, and remove them."""
         block_path, state_path = answer
-        about, content = about_block(block_path), block_path.read_bytes()
-        state = None if state_path is None else state_path.read_bytes()
-        for path in filter(None, answer):
-            path.unlink()
-        return FinishedBlock(about, content, state)
+        block = FinishedBlock(about_block(block_path), block_path.read_bytes(), None)
+        block_path.unlink()
+        if state_path is not None:
+            block = block._replace(state=state_path.read_bytes())
+            state_path.unlink()
+        return block
 
     def cancel(self, futures: list[Future[Any]]) -> None:
         """Cancel tasks, and wait until they have ended."""
@@ -196,7 +198,8 @@ def _compute_to_files(task: Task, content: PlanContent, folder: Path) -> tuple[P
     """Compute a block, and return the files with it and with the state from which its chains continue."""
     block = compute(task, content, (folder / WANTED).exists)
     block_path = _write_new_file(folder, block.content)
-    return block_path, None if block.state is None else _write_new_file(folder, block.state)
+    state_path = None if block.state is None else _write_new_file(folder, block.state)
+    return block_path, state_path
 
 
 def _write_new_file(folder: Path, content: bytes) -> Path:
@@ -303,7 +306,8 @@ class RayPool(Pool):
     def cancel(self, futures: list[Future[Any]]) -> None:
         """Cancel tasks, and wait until they have ended."""
         for future in futures:
-            if (reference := self._references.get(future)) is not None:
+            reference = self._references.get(future)
+            if reference is not None:
                 self.ray.cancel(reference, force=False)
         wait(futures)
 
@@ -333,7 +337,8 @@ def using(executor: object) -> Iterator[None]:
 
     With None this process computes them, and `joblib.parallel_config` has no effect.
     """
-    token = _pool_in_use.set(None if executor is None else chosen_pool(executor))
+    pool = None if executor is None else chosen_pool(executor)
+    token = _pool_in_use.set(pool)
     try:
         yield
     finally:
@@ -380,20 +385,20 @@ def _pool_of_joblib() -> Pool | None:
     Raises TypeError for a backend that heatbath does not know.
     """
     backend, jobs = get_active_backend()
-    kind = type(backend).__name__  # the classes for Ray and Dask exist only where these are installed
-    if kind == "RayBackend":
+    backend_name = type(backend).__name__  # the classes for Ray and Dask may not be installed
+    if backend_name == "RayBackend":
         return RayPool(_import_ray())
-    if kind == "DaskDistributedBackend":
+    if backend_name == "DaskDistributedBackend":
         return DaskPool(backend.client)
 
-    count = joblib.effective_n_jobs(jobs)
-    if count == 1:
+    worker_count = joblib.effective_n_jobs(jobs)
+    if worker_count == 1:
         return None
-    if kind == "ThreadingBackend":
-        return ThreadPool(ThreadPoolExecutor(count))
-    if kind in ("LokyBackend", "MultiprocessingBackend"):
-        return ProcessPool(loky.get_reusable_executor(count))
-    raise TypeError(f"heatbath does not know joblib's {kind}: give executor={ACCEPTED}")
+    if backend_name == "ThreadingBackend":
+        return ThreadPool(ThreadPoolExecutor(worker_count))
+    if backend_name in ("LokyBackend", "MultiprocessingBackend"):
+        return ProcessPool(loky.get_reusable_executor(worker_count))
+    raise TypeError(f"heatbath does not know joblib's {backend_name}: give executor={ACCEPTED}")
 
 
 @contextmanager
@@ -405,10 +410,12 @@ def pool_here() -> Iterator[Pool]:
 
 def check_name(name: str) -> None:
     """Raise ValueError unless this is the name of an executor: see ACCEPTED_NAMES."""
-    kind, _, count = name.partition(":")
-    if kind == "processes" and ((count.isdecimal() and int(count) > 0) or name == kind):
+    if name in ("processes", "ray"):
         return
-    if name != "ray" and not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://.+", name):
+    scheme, _, process_count = name.partition(":")
+    if scheme == "processes" and process_count.isdecimal() and int(process_count) > 0:
+        return
+    if not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://.+", name):
         raise ValueError(f"the executor must be {ACCEPTED_NAMES}; got {name!r}")
 
 
@@ -420,9 +427,9 @@ def open_executor(name: str) -> Iterator[object]:
     address of a scheduler of Dask, such as "tcp://HOST:PORT".
     """
     check_name(name)
-    kind, _, count = name.partition(":")
-    if kind == "processes":
-        workers = int(count) if count else os.cpu_count()
+    scheme, _, process_count = name.partition(":")
+    if scheme == "processes":
+        workers = int(process_count) if process_count else os.cpu_count()
         with loky.ProcessPoolExecutor(workers, initializer=_ignore_interrupts) as executor:
             yield executor
         return

@@ -48,7 +48,9 @@ class BlockSizes:
     """
 
     def __init__(self, plan: Plan, workers: int, threads: int, first: int) -> None:
-        self.plan, self.workers, self.first = plan, workers, first
+        self.plan = plan
+        self.workers = workers
+        self.first = first
         self.unit = layout_of_blocks(plan).lanes * threads
         self._work = self._seconds = self._keeping = 0.0
         self._count = 0
@@ -65,13 +67,17 @@ class BlockSizes:
         """Seconds that a block is to take."""
         if not self._count:
             return SECONDS
-        return max(SECONDS, self.workers * self._keeping / self._count / KEEPING_SHARE)
+        seconds_to_keep = self.workers * self._keeping / self._count  # a block of every worker
+        return max(SECONDS, seconds_to_keep / KEEPING_SHARE)
 
     def chains(self, left: int) -> int:
         """Return the number of chains of the next block, when this number of chains is left."""
+        fair_share = -(-left // self.workers)  # rounded up
+        if not self._seconds:
+            return self._in_units(min(self.unit, fair_share))
         steps = self.plan.steps - self.first
-        fitting = int(self.seconds * self._work / (self._seconds * steps)) if self._seconds else self.unit
-        return self._in_units(min(fitting, -(-left // self.workers)))
+        fitting = int(self.seconds * self._work / (self._seconds * steps))
+        return self._in_units(min(fitting, fair_share))
 
     def even(self) -> int:
         """Return the number of chains of each block if all are cut at once: AHEAD blocks for each worker."""
@@ -124,9 +130,12 @@ class BlockScheduler:
         seconds
             The time after which a worker returns an unfinished block.
         """
-        self.pool, self.store = pool, store
-        self.threads, self.seconds = threads, max(seconds, SECONDS)
-        self.plan, self.shared = store.plan, store.shared
+        self.pool = pool
+        self.store = store
+        self.threads = threads
+        self.seconds = max(seconds, SECONDS)
+        self.plan = store.plan
+        self.shared = store.shared
 
         self.left = store.missing()
         self.unfinished = [UnfinishedChains(about, None) for about in store.unfinished()]
@@ -134,7 +143,8 @@ class BlockScheduler:
         self.under_way: dict[Future[Any], Task] = {}
         self.lost: dict[int, int] = {}  # number of lost workers of a block, by its first chain
 
-        self._limit, self._counted = 0, -math.inf  # blocks under way at a time, and when workers were counted
+        self._limit = 0  # blocks under way at a time
+        self._counted = -math.inf  # when workers were counted
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()  # in the order in which they ended
         self._means = Means()  # of the latest block of all chains
         for about in store.latest():
@@ -145,22 +155,21 @@ class BlockScheduler:
 
         On an error or Ctrl-C all tasks are cancelled. `progress` is called a few times a second.
         """
-        begin, work = time.perf_counter(), self.store.work
-        with deferred_interrupts() as interrupted:  # so that every task that was submitted is known
+        begin = time.perf_counter()
+        earlier_work = self.store.work
+        with deferred_interrupts() as is_interrupted:  # so that every task that was submitted is known
             content = self.pool.share(self.shared)
             try:
                 while self.left or self.unfinished or self.under_way:
-                    if interrupted():
+                    if is_interrupted():
                         raise KeyboardInterrupt
                     self._submit_next_blocks(content)
-                    ended = self._ended_futures()
-                    while ended:  # without a reference to a future that is done with: see _take
-                        self._take(ended.pop(0), content)
+                    self._take_ended(content)
                     if progress:
-                        progress(self._progress(time.perf_counter() - begin, work))
+                        progress(self._progress(time.perf_counter() - begin, earlier_work))
             except BaseException as error:
                 self.pool.cancel(list(self.under_way))
-                if interrupted() and isinstance(error, Exception):  # Ctrl-C has reached the workers, too
+                if is_interrupted() and isinstance(error, Exception):  # Ctrl-C has reached the workers, too
                     raise KeyboardInterrupt from error
                 raise
 
@@ -175,6 +184,12 @@ class BlockScheduler:
             self._counted = time.perf_counter()
         while (self.left or self.unfinished) and len(self.under_way) < self._limit:
             self._submit(self._next_task(), content)
+
+    def _take_ended(self, content: PlanContent) -> None:
+        """Take the blocks of all futures that have ended; `content` is the plan as tasks get it."""
+        ended = self._ended_futures()
+        while ended:  # without a reference to a future that is done with: see _take
+            self._take(ended.pop(0), content)
 
     def _ended_futures(self) -> list[Future[Any]]:
         """Return the futures that have ended, waiting for LOOK seconds at most.
@@ -196,18 +211,26 @@ class BlockScheduler:
         state: bytes | None = None
         if self.unfinished:
             about, state = self.unfinished.pop(0)
-            chains, step = about.chains, about.end
+            chains = about.chains
+            step = about.end
         else:
-            free, step = self.left[0], self.store.first
-            size = self.sizes.chains(sum(map(len, self.left)))
-            chains = range(free.start, min(free.start + size, free.stop))
-            self.left[:1] = [range(chains.stop, free.stop)] if chains.stop < free.stop else []
+            chains = self._next_chains()
+            step = self.store.first
 
         return Task(
             digest=self.shared.digest, modules=self.shared.modules, first=chains.start, stop=chains.stop,
             until=self.sizes.until(len(chains), step), step=step, state=state or self.store.state(chains),
             seconds=self.seconds, threads=self.threads,
         )  # fmt: skip
+
+    def _next_chains(self) -> range:
+        """Remove the chains of a new block from what is left to do, and return them."""
+        free = self.left.pop(0)
+        left_count = len(free) + sum(map(len, self.left))
+        stop = min(free.start + self.sizes.chains(left_count), free.stop)
+        if stop < free.stop:
+            self.left.insert(0, range(stop, free.stop))
+        return range(free.start, stop)
 
     def _submit(self, task: Task, content: PlanContent) -> None:
         """Give a task to the executor."""
@@ -224,7 +247,8 @@ class BlockScheduler:
         `content` is the plan as the pool's tasks get it. Raises BlocksError if the task failed otherwise, or
         its answer is not the block that was asked for.
         """
-        task, begin = self.under_way.pop(future), time.perf_counter()
+        task = self.under_way.pop(future)
+        begin = time.perf_counter()
         try:
             block = self.pool.received(future.result())
         except Exception as error:
@@ -272,7 +296,8 @@ class BlockScheduler:
         `earlier_work` is the number of steps of all chains that were there when this call began.
         """
         means = self._means.values()
-        loss, accuracy = (means.pop((name,), math.nan) for name in ("loss", "accuracy"))
+        loss = means.pop(("loss",), math.nan)
+        accuracy = means.pop(("accuracy",), math.nan)
         temperature = {part: mean for (_, part), mean in sorted(means.items())}
         step = self.store.first + self.store.work // self.plan.total
         first = self.store.first + earlier_work // self.plan.total
@@ -291,13 +316,13 @@ class Means:
 
     def add(self, about: About, sign: int = 1) -> None:
         """Add the values of a block, or take them away with the sign -1."""
-        values: dict[tuple[str, ...], float] = {("loss",): about.loss, ("accuracy",): about.accuracy}
-        values |= {("temperature", part): value for part, value in about.temperature.items()}
-        for name, value in values.items():
-            if math.isfinite(value):
-                count = sign * len(about.chains)
-                self._sums[name] = self._sums.get(name, Fraction()) + count * Fraction(value)
-                self._counts[name] = self._counts.get(name, 0) + count
+        means: dict[tuple[str, ...], float] = {("loss",): about.loss, ("accuracy",): about.accuracy}
+        means |= {("temperature", part): mean for part, mean in about.temperature.items()}
+        signed_count = sign * len(about.chains)
+        for name, mean in means.items():
+            if math.isfinite(mean):
+                self._sums[name] = self._sums.get(name, Fraction()) + signed_count * Fraction(mean)
+                self._counts[name] = self._counts.get(name, 0) + signed_count
 
     def remove(self, about: About) -> None:
         """Take the values of a block away, as there is a later one of its chains."""

@@ -10,11 +10,11 @@ import json
 import math
 import socket
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -56,8 +56,10 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
+BLOCK_FILES = NAME.format("*", "*", "*", "*")  # the pattern of their names
 PLAN = "plan.nc"
 LOCK = ".lock"
+LISTED_NAMES = 3  # of the files that do not belong in a folder of blocks
 NO_DASK = "runs in a folder are read with Dask, an extra: pip install 'heatbath[dask]'"
 
 
@@ -125,21 +127,32 @@ class Store:
 
         The class describes the arguments. A folder without a plan gets the file of this one.
         """
-        self.plan, self.folder = plan, folder
-        self.earlier, self.finished = earlier, finished
+        self.plan = plan
+        self.folder = folder
+        self.earlier = earlier
+        self.finished = finished
         self.blocks: dict[int, list[Block]] = {}
-        self.done = self.work = 0
+        self.done = 0
+        self.work = 0
         self._firsts: list[int] = []  # keys of `blocks` in order
         self._reported_hosts: set[str] = set()  # computers on which bits may differ
 
-        self._folder_plan = None if folder is None else _plan_in_folder(folder, plan, copied)
-        self.shared = SharedPlan.of_plan(plan, self._folder_plan and self._folder_plan.digest)
+        digest = None
+        self._folder_plan: FolderPlan | None = None
+        if folder is not None:
+            self._folder_plan = _plan_in_folder(folder, plan, copied)
+            digest = self._folder_plan.digest
+        self.shared = SharedPlan.of_plan(plan, digest)
         self._machine = machine(plan, self.shared.modules)
         if folder is not None:
-            blocks = [Block(about_block(path), path) for path in folder.glob(NAME.format(*"****"))]
-            for block in sorted(blocks, key=lambda block: (block.about.first, block.about.begin)):
-                self._check(block.about, block.content)
-                self._keep(block)
+            self._read_blocks(folder)
+
+    def _read_blocks(self, folder: Path) -> None:
+        """Check and keep the blocks in a folder, those of the same chains in the order of their steps."""
+        blocks = [Block(about_block(path), path) for path in folder.glob(BLOCK_FILES)]
+        for block in sorted(blocks, key=lambda block: (block.about.first, block.about.begin)):
+            self._check(block.about, block.content)
+            self._keep(block)
 
     @classmethod
     def load(cls, folder: Path, plan: Plan) -> Store:
@@ -185,14 +198,14 @@ class Store:
 
     def add(self, block: FinishedBlock) -> None:
         """Check a block that a worker has computed, and keep it."""
-        about, content = block.about, block.content
+        about = block.about
         self._check(about, about.name)
-        _check_content(about, content)
+        _check_content(about, block.content)
         if self.folder is None:
-            self._keep(Block(about, content))
+            self._keep(Block(about, block.content))
         else:
             path = self.folder / about.name
-            atomic_write.write(path, content)
+            atomic_write.write(path, block.content)
             self._keep(Block(about, path))
 
     def copy_run(self, run: EarlierRun, chains: int) -> None:
@@ -205,20 +218,25 @@ class Store:
         chains
             The number of chains of a block, for a run in memory. One in a folder has its blocks already.
         """
-        edges = np.cumsum([0, *run.data["theta"].chunksizes.get("chain", ())]).tolist()
-        if len(edges) == 1:  # the run is in memory
-            edges = range(0, self.plan.total, chains)
+        block_sizes = run.data["theta"].chunksizes.get("chain", ())
+        edges: Sequence[int] = range(0, self.plan.total, chains)
+        if block_sizes:  # the run is in a folder
+            edges = np.cumsum(block_sizes).tolist()
 
         for missing in self.missing():
             inside = [edge for edge in edges if missing.start < edge < missing.stop]
             for first, stop in pairwise([missing.start, *inside, missing.stop]):
-                data = file.in_order(run.data.isel(chain=slice(first, stop)).compute())
-                about = About(
-                    digest=self.shared.digest, first=first, stop=stop, begin=0, end=run.step, losses=[],
-                    machine=self._machine, host=socket.gethostname(), seconds=0.0, compiled=0.0,
-                    loss=math.nan, accuracy=math.nan, temperature={},
-                )  # fmt: skip
-                self.add(FinishedBlock(about, sealed_block(data, about), None))
+                self._copy_chains(run, first, stop)
+
+    def _copy_chains(self, run: EarlierRun, first: int, stop: int) -> None:
+        """Add the chains `first` to `stop` - 1 of a run as one block."""
+        data = file.in_order(run.data.isel(chain=slice(first, stop)).compute())
+        about = About(
+            digest=self.shared.digest, first=first, stop=stop, begin=0, end=run.step, losses=[],
+            machine=self._machine, host=socket.gethostname(), seconds=0.0, compiled=0.0,
+            loss=math.nan, accuracy=math.nan, temperature={},
+        )  # fmt: skip
+        self.add(FinishedBlock(about, sealed_block(data, about), None))
 
     def _keep(self, block: Block) -> None:
         """Count a block and put it behind the earlier ones of its chains."""
@@ -227,7 +245,8 @@ class Store:
             insort(self._firsts, about.first)
         self.blocks.setdefault(about.first, []).append(block)
         self.work += about.work
-        self.done += len(about.chains) if about.end == self.plan.steps else 0
+        if about.end == self.plan.steps:
+            self.done += len(about.chains)
 
     def _check(self, about: About, name: object) -> None:
         """Raise ValueError unless a block fits behind those that are stored; warn if its bits may differ.
@@ -240,28 +259,32 @@ class Store:
         if not self.finished:  # blocks of a finished run need not fit to new ones
             self._check_machine(about, name)
 
-        position = bisect_left(self._firsts, about.first)
-        firsts = self._firsts[max(0, position - 1) : position + 2]  # of those that can overlap
-        neighbours = [self.blocks[first][-1].about for first in firsts]
-        previous = next((block for block in neighbours if block.chains == about.chains), None)
-        for block in neighbours:
+        end = self.first
+        for block in self._neighbours(about):
             overlaps = max(about.first, block.first) < min(about.stop, block.stop)
-            if overlaps and block is not previous:
+            if block.chains == about.chains:
+                end = block.end
+            elif overlaps:
                 raise ValueError(f"{name}: two blocks have some of these chains; remove one of them")
-
-        end = self.first if previous is None else previous.end
         if about.begin != end:
             raise ValueError(
                 f"{name} begins at step {about.begin}, and the block before it ends at {end}: "
                 "remove the block"
             )
 
+    def _neighbours(self, about: About) -> list[About]:
+        """Return the latest blocks of the chains beside those of a block, which are all that can overlap."""
+        position = bisect_left(self._firsts, about.first)
+        firsts = self._firsts[max(0, position - 1) : position + 2]
+        return [self.blocks[first][-1].about for first in firsts]
+
     def _check_machine(self, about: About, name: object) -> None:
         """Raise ValueError if other code has computed a block; warn once per computer if its bits may differ.
 
         `name` is what the error calls the block.
         """
-        remote, local = about.machine, self._machine
+        remote = about.machine
+        local = self._machine
         different = [key for key in sorted({*remote, *local}) if remote.get(key) != local.get(key)]
         reasons = {
             "heatbath": "another version of heatbath",
@@ -276,12 +299,10 @@ class Store:
 
         if different and about.host not in self._reported_hosts:
             self._reported_hosts.add(about.host)
-            at_host, at_home = (
-                ", ".join(f"{key} {entries.get(key, 'unknown')}" for key in different)
-                for entries in (remote, local)
-            )
+            there = ", ".join(f"{key} {remote.get(key, 'unknown')}" for key in different)
+            here = ", ".join(f"{key} {local.get(key, 'unknown')}" for key in different)
             warn(
-                f"{about.host} has {at_host}, and this computer {at_home}: chains that were computed there "
+                f"{about.host} has {there}, and this computer {here}: chains that were computed there "
                 "may differ in their last bits from what they would be here",
                 DifferentBitsWarning,
             )
@@ -296,9 +317,13 @@ class Store:
 
     def missing(self) -> list[range]:
         """Return the chains that have no block yet, in order."""
-        edges = [0, *(edge for about in self.latest() for edge in (about.first, about.stop)), self.plan.total]
-        pairs = zip(edges[::2], edges[1::2], strict=True)
-        return [range(first, stop) for first, stop in pairs if first < stop]
+        missing = []
+        first_missing = 0
+        for about in self.latest():
+            missing.append(range(first_missing, about.first))
+            first_missing = about.stop
+        missing.append(range(first_missing, self.plan.total))
+        return [chains for chains in missing if chains]
 
     def unfinished(self) -> list[About]:
         """Return the last block of those chains that are not at the last step."""
@@ -306,7 +331,8 @@ class Store:
 
     def state(self, chains: range) -> bytes | None:
         """Return the state from which chains continue, as the bytes of a sealed file; None at the start."""
-        if blocks := self.blocks.get(chains.start):
+        blocks = self.blocks.get(chains.start)
+        if blocks:
             return sealed_state(self.plan, blocks[-1].read())
         if self.earlier is None:
             return None
@@ -317,14 +343,16 @@ class Store:
 
         Blocks that are in memory are given up for that.
         """
-        return join(self.plan, self._pieces(), None if self.earlier is None else self.earlier.data)
+        earlier = None if self.earlier is None else self.earlier.data
+        return join(self.plan, self._pieces(), earlier)
 
     def _pieces(self) -> Iterator[RunPiece]:
         """Yield the data of all blocks, and drop those that were in memory."""
         names = [result.name for result in computed_results(self.plan)]
         for first in self._firsts:
             for block in self.blocks[first]:
-                about, arrays = block.about, block.arrays(names)
+                about = block.about
+                arrays = block.arrays(names)
                 check_arrays(self.plan, arrays, about.chains, about.begin, about.end)
                 yield RunPiece(about.chains, about.begin, about.end, arrays)
             if self.folder is None:
@@ -339,10 +367,12 @@ class Store:
         check_dask()
         variables: dict[str, Any] = {}
         for result in computed_results(self.plan):
-            values = self._lazy_result(result)
-            has_one_number = result.dimensions == ("chain",)
-            variables[result.name] = result.dimensions, values.compute() if has_one_number else values
-        return xr.Dataset(variables, final_labels(self.plan, self._folder_plan and self._folder_plan.labels))
+            array: Any = self._lazy_result(result)
+            if result.dimensions == ("chain",):
+                array = array.compute()
+            variables[result.name] = result.dimensions, array
+        earlier_labels = None if self._folder_plan is None else self._folder_plan.labels
+        return xr.Dataset(variables, final_labels(self.plan, earlier_labels))
 
     def _lazy_result(self, result: ResultVariable) -> dask.array.Array:
         """Return a result of all chains as an array of Dask, which reads blocks when it is computed.
@@ -353,12 +383,13 @@ class Store:
 
         of_chains = []
         for first in self._firsts:
-            blocks = self.blocks[first] if result.recorded_along else self.blocks[first][-1:]
-            parts = [self._lazy_part(result, block) for block in blocks]
-            if len(parts) > 1:
+            *earlier_blocks, last_block = self.blocks[first]
+            array = self._lazy_part(result, last_block)
+            if result.recorded_along and earlier_blocks:
+                arrays = [*(self._lazy_part(result, block) for block in earlier_blocks), array]
                 axis = result.dimensions.index(result.recorded_along)
-                parts = [dask.array.concatenate(parts, axis=axis)]
-            of_chains += parts
+                array = dask.array.concatenate(arrays, axis=axis)
+            of_chains.append(array)
         return dask.array.concatenate(of_chains, axis=result.dimensions.index("chain"))
 
     def _lazy_part(self, result: ResultVariable, block: Block) -> dask.array.Array:
@@ -424,7 +455,7 @@ def _remove_folder(folder: Path) -> None:
     So what is left if this is interrupted is a folder of the same run, or without a plan.
     """
     for path in folder.iterdir():
-        if path.match(NAME.format(*"****")) or atomic_write.is_leftover(path):
+        if path.match(BLOCK_FILES) or atomic_write.is_leftover(path):
             path.unlink()
     for name in (PLAN, LOCK):
         (folder / name).unlink(missing_ok=True)
@@ -447,21 +478,37 @@ def lock_folder(folder: Path) -> Iterator[None]:
         raise busy
     _locked_folders.add(resolved)
     try:
-        try:
-            file = open(resolved / LOCK, "ab")  # noqa: SIM115
-        except OSError as error:
-            raise atomic_write.failed(error, resolved / LOCK, "written") from None
-        with file:
+        with _open_lock(resolved / LOCK) as lock:
             try:
-                if fcntl is not None:
-                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock_file(lock)
             except (BlockingIOError, PermissionError):
                 raise busy from None
-            except OSError:  # there are no locks here
-                pass
             yield
     finally:
         _locked_folders.discard(resolved)
+
+
+def _open_lock(path: Path) -> IO[bytes]:
+    """Return the open file of a lock, which is made if there is none."""
+    try:
+        return open(path, "ab")
+    except OSError as error:
+        raise atomic_write.failed(error, path, "written") from None
+
+
+def _lock_file(file: IO[bytes]) -> None:
+    """Lock a file for this process, or raise BlockingIOError or PermissionError if another one holds it.
+
+    Nothing is locked where the system has no locks.
+    """
+    if fcntl is None:
+        return
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        raise
+    except OSError:  # the file system has no locks
+        pass
 
 
 def _make_folder(folder: Path) -> None:
@@ -498,7 +545,8 @@ def _plan_in_folder(folder: Path, plan: Plan, copied: EarlierRun | None) -> Fold
     content = path.read_bytes()
     packed = file.read(content, path)
     saved, coordinates = file.unpack_plan(packed, plan.problem)
-    if different := plan_differences(plan, saved):
+    different = plan_differences(plan, saved)
+    if different:
         raise ValueError(
             f"{folder} is of another run, with other {', '.join(different)}: it is left alone. Choose "
             "another name"
@@ -512,10 +560,11 @@ def _plan_in_folder(folder: Path, plan: Plan, copied: EarlierRun | None) -> Fold
 def _write_plan(path: Path, plan: Plan, copied: EarlierRun | None) -> None:
     """Write the file of a plan with the labels of its points, or raise if there are other files beside it."""
     names = [entry.name for entry in path.parent.iterdir() if not atomic_write.is_leftover(entry)]
-    if strange := sorted(name for name in names if name != LOCK):
+    strange_names = sorted(name for name in names if name != LOCK)
+    if strange_names:
         raise FileExistsError(
-            f"{path.parent} has other things in it ({', '.join(strange[:3])}), and no {PLAN}: it is left "
-            "alone. Choose another folder"
+            f"{path.parent} has other things in it ({', '.join(strange_names[:LISTED_NAMES])}), and no "
+            f"{PLAN}: it is left alone. Choose another folder"
         )
     labels = {} if copied is None else {axis: copied.data[axis] for axis in plan.axes}
     coordinates = xr.Dataset(coords=labels).drop_vars("chain", errors="ignore")

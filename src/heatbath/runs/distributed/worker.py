@@ -8,7 +8,6 @@ import platform
 import socket
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -81,33 +80,42 @@ def compute(
             raise AbandonedError(f"{name}: the task was cancelled")
 
     check_wanted()
-    plan, chains = _plan_of_task(task, content), range(task.first, task.stop)
-
+    plan = _plan_of_task(task, content)
+    chains = range(task.first, task.stop)
     state = None if task.state is None else file.read(task.state, "the state")
-    reports: list[str] = []  # of the compiler; none if nothing had to be compiled
-    with reporting(reports.append):
+    compiler_reports: list[str] = []  # none if nothing had to be compiled
+    with reporting(compiler_reports.append):
         simulation = Simulation(plan, task.step, state, task.threads, chains, task.until)
-        waiting_since = time.perf_counter()
-        is_compiled = simulation.code <= _ready
-        with nullcontext() if is_compiled else once():  # one process compiles, and the others wait for it
-            simulation.prepare()
-        _ready.update(simulation.code)
+        preparation_began = time.perf_counter()
+        _prepare(simulation)
         begin = time.perf_counter()
-        compiled = begin - waiting_since if reports else 0.0
-
+        seconds_compiling = begin - preparation_began if compiler_reports else 0.0
         if not simulation.run(check_wanted, seconds=task.seconds):
             raise AbandonedError(f"{name}: interrupted")
 
-    result = gather(plan, simulation.groups, task.step, None, chains)
-    last = simulation.progress(seconds=0.0)  # only for its means at the end
+    results = gather(plan, simulation.groups, task.step, None, chains)
+    end_means = simulation.progress(seconds=0.0)
     about = About(
         digest=task.digest, first=task.first, stop=task.stop, begin=task.step, end=simulation.step,
         losses=simulation.losses(), machine=machine(plan, task.modules), host=socket.gethostname(),
-        seconds=time.perf_counter() - begin, compiled=compiled, loss=last.loss, accuracy=last.accuracy,
-        temperature=last.temperature,
+        seconds=time.perf_counter() - begin, compiled=seconds_compiling, loss=end_means.loss,
+        accuracy=end_means.accuracy, temperature=end_means.temperature,
     )  # fmt: skip
-    end_state = None if about.end == plan.steps else sealed_state(plan, result)
-    return FinishedBlock(about, sealed_block(result, about), end_state)
+    end_state = None if about.end == plan.steps else sealed_state(plan, results)
+    return FinishedBlock(about, sealed_block(results, about), end_state)
+
+
+def _prepare(simulation: Simulation) -> None:
+    """Compile the code of a simulation that this process does not have yet.
+
+    One process of this computer compiles, and the others wait for it.
+    """
+    if simulation.code <= _ready:
+        simulation.prepare()
+        return
+    with once():
+        simulation.prepare()
+    _ready.update(simulation.code)
 
 
 def machine(plan: Plan, modules: Sequence[str]) -> dict[str, str]:
@@ -118,15 +126,21 @@ def machine(plan: Plan, modules: Sequence[str]) -> dict[str, str]:
     """
     entries = {"heatbath": library_hash()}
     if modules:
-        files = [getattr(importlib.import_module(name), "__file__", None) for name in modules]
-        entries["methods"] = hash_files(Path(path) for path in files if path)
-    entries |= {name: version(name) for name in ("numba", "llvmlite", "numpy")}
+        sources = [getattr(importlib.import_module(module), "__file__", None) for module in modules]
+        entries["methods"] = hash_files(Path(source) for source in sources if source)
+    for package in ("numba", "llvmlite", "numpy"):
+        entries[package] = version(package)
+
     if uses_blas(plan):  # BLAS takes other kernels on other processors
         import scipy.linalg.cython_blas  # noqa: F401 (loads the BLAS that threadpool_info then lists)
 
-        kernels = {pool["architecture"] for pool in threadpool_info() if "architecture" in pool}
-        entries |= {"scipy": version("scipy"), "kernels": " ".join(sorted(kernels))}
-    return entries | {"processor": platform.machine(), "instructions": vector_instructions()}
+        kernels = {library["architecture"] for library in threadpool_info() if "architecture" in library}
+        entries["scipy"] = version("scipy")
+        entries["kernels"] = " ".join(sorted(kernels))
+
+    entries["processor"] = platform.machine()
+    entries["instructions"] = vector_instructions()
+    return entries
 
 
 @lru_cache
@@ -174,17 +188,27 @@ def _plan_of_task(task: Task, content: Mapping[str, Content]) -> Plan:
             if module != "__main__":  # the methods of a script are known already, or refused
                 importlib.import_module(module)
 
-        settings, *data = content
-        packed, problem = _read_piece(settings, content), None
-        same_data = [cached.plan for cached in cached_plans.values() if data and cached.data == data]
-        if same_data:
-            packed, problem = file.with_average(packed, same_data[0]), same_data[0].problem
+        settings, *data = content  # checksums
+        packed = _read_piece(settings, content)
+        problem = None
+        plan_with_data = _cached_plan_with(data)
+        if plan_with_data is not None:
+            packed = file.with_average(packed, plan_with_data)
+            problem = plan_with_data.problem
         elif data:
             packed = packed.assign(_read_piece(data[0], content).data_vars)
 
         plan, _ = file.unpack_plan(packed, problem)
         cache_plan(task.digest, CachedPlan(plan, data))
         return plan
+
+
+def _cached_plan_with(data: list[str]) -> Plan | None:
+    """Return a plan that this process keeps and whose data have these checksums; None if there is none."""
+    for cached in cached_plans.values():
+        if data and cached.data == data:
+            return cached.plan
+    return None
 
 
 def _read_piece(checksum: str, content: Mapping[str, Content]) -> xr.Dataset:
