@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard
 
 from heatbath._internal.checks import shown
@@ -50,16 +50,16 @@ def fingerprint(value: Tensor) -> Fingerprint:
     return Fingerprint(float(total), float(norm))
 
 
-def has_fingerprint(value: Tensor, recorded: list[float] | Fingerprint) -> bool:
+def has_fingerprint(value: Tensor, recorded: Fingerprint) -> bool:
     """Return whether a tensor still has the sum and the norm that were recorded, up to rounding.
 
     The order of summation depends on threads and devices. In double precision that changes the sum by some
     1e-16 of the sum of absolute values, which is at most √n norms.
     """
-    total, norm = fingerprint(value)
-    tolerance = ROUNDING * recorded[1]
-    sum_agrees = abs(total - recorded[0]) <= tolerance * math.sqrt(2 * value.numel())
-    return sum_agrees and abs(norm - recorded[1]) <= tolerance
+    present = fingerprint(value)
+    tolerance = ROUNDING * recorded.norm
+    sum_agrees = abs(present.total - recorded.total) <= tolerance * math.sqrt(2 * value.numel())
+    return sum_agrees and abs(present.norm - recorded.norm) <= tolerance
 
 
 def check_module(model: object) -> None:
@@ -83,6 +83,11 @@ def single_module(model: nn.Module) -> nn.Module:
     return model.model if is_chains(model) else model
 
 
+def single_states(model: nn.Module, sample: State) -> Iterable[State]:
+    """Return the states of single modules in a sample: of each chain of `Chains`, otherwise the sample."""
+    return model.states(sample) if is_chains(model) else [sample]
+
+
 def select_tensors(state: State) -> dict[str, Tensor]:
     """Return parameters and buffers of a state by name, without extra state and without other objects."""
     from torch import Tensor
@@ -97,7 +102,9 @@ def select_tensors(state: State) -> dict[str, Tensor]:
 def names_text(names: list[str], limit: int = 5) -> str:
     """Return the first names of a list as text for a message, and how many are left out."""
     text = ", ".join(map(repr, names[:limit])) or "none"
-    return text + (f" and {len(names) - limit} more" if len(names) > limit else "")
+    if len(names) > limit:
+        text += f" and {len(names) - limit} more"
+    return text
 
 
 def settings_text(settings: Mapping[str, object]) -> str:
