@@ -212,9 +212,10 @@ class _Buffer(NamedTuple):
 
 def _buffers(model: torch.nn.Module) -> Iterator[_Buffer]:
     """Yield the buffers of all submodules; a shared buffer comes once for each of its names."""
-    for prefix, module in model.named_modules():
+    for module_name, module in model.named_modules():
+        prefix = f"{module_name}." if module_name else ""
         for name, tensor in module.named_buffers(recurse=False, remove_duplicate=False):
-            yield _Buffer(f"{prefix}.{name}" if prefix else name, module, name, tensor)
+            yield _Buffer(prefix + name, module, name, tensor)
 
 
 def _set_buffers(model: torch.nn.Module, state: State) -> None:

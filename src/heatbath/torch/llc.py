@@ -55,7 +55,8 @@ from heatbath.torch.sampling.batches import assign_turns
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 Sampler: TypeAlias = Callable[[Chains, float], Optimizer]
 
-DEFAULT_LR, DEFAULT_GAMMA = 0.1, 1.0  # stable for curvatures of the mean loss below 400
+DEFAULT_LR = 0.1  # stable for curvatures of the mean loss below 400
+DEFAULT_GAMMA = 1.0
 FALSE_WARNINGS = 0.01  # chance of a warning, at most, where the sampler is at its temperature
 COARSENESS_LIMIT = 0.5  # of h²k/4, which is 1 where steps become unstable; see `CoarseStepsWarning`
 STEPS_PER_CHECK = 100  # between two checks for chains that diverged
@@ -310,7 +311,8 @@ def _make_optimizer(
 ) -> Optimizer:
     """Return the optimiser that the user's function makes at the temperature τ, or else Langevin dynamics."""
     if sampler is None:
-        return Langevin(chains, DEFAULT_LR if lr is None else lr, DEFAULT_GAMMA, tau, seed=seed)
+        stepsize = DEFAULT_LR if lr is None else lr
+        return Langevin(chains, stepsize, DEFAULT_GAMMA, tau, seed=seed)
     optimizer = sampler(chains, tau)
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"llc: sampler(chains, tau) must return an optimiser, got {shown(optimizer)}")
@@ -332,10 +334,11 @@ def _kinetic_ratios(optimizer: Optimizer, tau: float) -> dict[str, Estimate]:
         return {}
     temperatures = optimizer.temperature()
     has_one_part = len(temperatures) == 1
-    return {
-        "kinetic" if has_one_part else f"kinetic of {part}": Estimate(value / tau, error / tau)
-        for part, (value, error, _) in temperatures.items()
-    }
+    ratios: dict[str, Estimate] = {}
+    for part, temperature in temperatures.items():
+        name = "kinetic" if has_one_part else f"kinetic of {part}"
+        ratios[name] = Estimate(temperature.value / tau, temperature.error / tau)
+    return ratios
 
 
 class _RandomWalk:
@@ -583,7 +586,8 @@ class _Batches:
         """Yield all examples once: those of tensors at once if the steps see them so, otherwise in chunks."""
         if not is_pair(self.data):
             return self._read_loader()
-        return iterate_chunks(self.data, CHUNK_SIZE if self.separate else len(self.data[0]))
+        size = CHUNK_SIZE if self.separate else len(self.data[0])
+        return iterate_chunks(self.data, size)
 
     def _read_loader(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the batches of the loader once."""

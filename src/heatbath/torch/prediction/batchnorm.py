@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 def find_norms(model: nn.Module) -> dict[str, _NormBase]:
     """Return the submodules that keep running statistics, by name: batch and instance norms."""
-    from torch import nn
+    from torch.nn.modules.batchnorm import _NormBase
 
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, nn.modules.batchnorm._NormBase)
-        and module.track_running_stats
-        and module.running_mean is not None
-    }
+    norms: dict[str, _NormBase] = {}
+    for name, module in model.named_modules():
+        if not isinstance(module, _NormBase):
+            continue
+        if module.track_running_stats and module.running_mean is not None:
+            norms[name] = module
+    return norms
 
 
 def renew_statistics(model: nn.Module, batches: object) -> None:

@@ -189,9 +189,9 @@ class Samples:
         copies: dict[int, Tensor] = {}  # by the id of the tensor
         for name, tensor in self._model_tensors().items():
             is_frozen = isinstance(tensor, Parameter) and not tensor.requires_grad
+            if is_frozen and name not in self._frozen:
+                self._frozen[name] = fingerprint(tensor)
             if is_frozen:
-                if name not in self._frozen:
-                    self._frozen[name] = fingerprint(tensor)
                 continue
             if id(tensor) not in copies:
                 copies[id(tensor)] = gather_tensor(tensor).to("cpu", copy=True)

@@ -92,11 +92,12 @@ def select_tensors(state: State) -> dict[str, Tensor]:
     """Return parameters and buffers of a state by name, without extra state and without other objects."""
     from torch import Tensor
 
-    return {
-        name: value
-        for name, value in state.items()
-        if isinstance(value, Tensor) and name.rpartition(".")[2] != EXTRA_STATE
-    }
+    tensors: dict[str, Tensor] = {}
+    for name, value in state.items():
+        _, _, last_part = name.rpartition(".")
+        if isinstance(value, Tensor) and last_part != EXTRA_STATE:
+            tensors[name] = value
+    return tensors
 
 
 def names_text(names: list[str], limit: int = 5) -> str:

@@ -260,13 +260,7 @@ def _search(trainer: ModuleTrainer, searched: list[Family], counts: list[int]) -
     halving = SuccessiveHalving(trainer, searched, trainer.steps, by)
     is_finished = True
     try:
-        for round_number, count in enumerate(counts):
-            candidates: list[Candidate] = []
-            for family in searched:
-                candidates += propose_candidates(
-                    round_number, counts, family, halving.trials, by, trainer.seed
-                )
-            halving.run_round(candidates, count)
+        _run_rounds(halving, counts, trainer.seed)
         halving.run_finalists(1, RUNGS)
     except KeyboardInterrupt:
         is_finished = False
@@ -278,6 +272,15 @@ def _search(trainer: ModuleTrainer, searched: list[Family], counts: list[int]) -
     result = TunedModels(halving.families, trials, by, trained, finished=is_finished)
     check_outcome(result, trainer.steps, "lr")
     return result
+
+
+def _run_rounds(halving: SuccessiveHalving, counts: list[int], seed: int) -> None:
+    """Train the candidates of all rounds; `counts` are as in `_search`, and the seed places candidates."""
+    for round_number, count in enumerate(counts):
+        candidates: list[Candidate] = []
+        for family in halving.families:
+            candidates += propose_candidates(round_number, counts, family, halving.trials, halving.by, seed)
+        halving.run_round(candidates, count)
 
 
 def _end_early(trainer: ModuleTrainer, halving: SuccessiveHalving) -> None:
@@ -564,7 +567,7 @@ class ModuleTrainer:
             Its model and samples.
         """
         seed_generators(self.seed, 0, self.data.validation)
-        score_sums = np.zeros(4)
+        score_sums = np.zeros(4)  # of the averaged prediction loss and accuracy, and of single samples
         example_count = 0
         for batch in self.data.validation:
             inputs, targets = check_batch(batch)
