@@ -169,11 +169,11 @@ def _generators(loader: object) -> list[torch.Generator]:
 
 def seed_generators(seed: int, step: int, *loaders: object) -> None:
     """Seed torch's generators, and those of the loaders, with a function of the seed and the step."""
-    number = int(np.random.SeedSequence((seed, step)).generate_state(1)[0])  # torch uses 32 bits
-    torch.manual_seed(number)
+    step_seed = int(np.random.SeedSequence((seed, step)).generate_state(1)[0])  # torch uses 32 bits
+    torch.manual_seed(step_seed)
     for loader in loaders:
         for generator in _generators(loader):
-            generator.manual_seed(number)
+            generator.manual_seed(step_seed)
 
 
 # Training and validation data
@@ -206,7 +206,7 @@ def prepare_data(data: object, validation: object, batch: object, seed: int) -> 
     PreparedData
         Batches (inputs, targets); none where there are problems.
     """
-    size = DEFAULT_BATCH if batch is None else whole("batch", batch, low=1)
+    batch_size = DEFAULT_BATCH if batch is None else whole("batch", batch, low=1)
     problems = _data_problems(data, validation, batch)
     if problems:
         return PreparedData((), (), problems)
@@ -216,7 +216,7 @@ def prepare_data(data: object, validation: object, batch: object, seed: int) -> 
     if is_real(validation):
         training, held_out = _split_examples(training, float(validation), seed)
     if is_pair(training):
-        training = ShuffledBatches(training[0], training[1], size)
+        training = ShuffledBatches(training[0], training[1], batch_size)
     if is_pair(held_out):
         held_out = list(iterate_chunks(held_out))
     return PreparedData(training, held_out, problems)

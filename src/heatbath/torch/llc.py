@@ -555,10 +555,10 @@ class _Batches:
         if not len(x):
             raise ValueError("llc: data has no examples")
         self.data = x.to(self.device), y.to(self.device)
-        size = len(x) if batch is None else whole("llc: batch", batch, low=1, high=len(x) + 1)
-        self.separate = size < len(x)
+        batch_size = len(x) if batch is None else whole("llc: batch", batch, low=1, high=len(x) + 1)
+        self.separate = batch_size < len(x)
         if self.separate:
-            self.batch = size
+            self.batch = batch_size
 
     @torch.no_grad()
     def measure(self, loss: Callable[[Tensor, Tensor], float]) -> tuple[int, float]:
@@ -586,8 +586,8 @@ class _Batches:
         """Yield all examples once: those of tensors at once if the steps see them so, otherwise in chunks."""
         if not is_pair(self.data):
             return self._read_loader()
-        size = CHUNK_SIZE if self.separate else len(self.data[0])
-        return iterate_chunks(self.data, size)
+        chunk_size = CHUNK_SIZE if self.separate else len(self.data[0])
+        return iterate_chunks(self.data, chunk_size)
 
     def _read_loader(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the batches of the loader once."""
@@ -627,11 +627,11 @@ class _Batches:
 
     def _complete_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the batches of the loader over epochs without end, without those shorter than the first."""
-        size = 0  # of the first batch
+        complete_size = 0  # of the first batch
         while True:
             for x, y in self._read_loader():
-                size = size or len(x)
-                if len(x) == size:
+                complete_size = complete_size or len(x)
+                if len(x) == complete_size:
                     yield x, y
 
 

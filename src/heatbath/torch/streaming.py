@@ -120,42 +120,43 @@ class Window:
         *batch
             Inputs and targets, tensors of equal length. Type and shape must be those of the examples before.
         """
-        batch = tuple(tensor.detach()[-self.capacity :] for tensor in batch)
-        self._check_types(batch)
-        size = len(batch[0])
-        self._grow(self.count + size, batch)
+        kept_batch = tuple(tensor.detach()[-self.capacity :] for tensor in batch)
+        self._check_types(kept_batch)
+        added = len(kept_batch[0])
+        self._grow(self.count + added, kept_batch)
 
-        room = len(self.tensors[0])
-        rows = (self.first + self.count + torch.arange(size)) % room
-        for storage, values in zip(self.tensors, batch, strict=True):
-            storage[rows.to(storage.device)] = values
+        row_count = len(self.tensors[0])
+        rows = (self.first + self.count + torch.arange(added)) % row_count
+        for storage, examples in zip(self.tensors, kept_batch, strict=True):
+            storage[rows.to(storage.device)] = examples
 
-        dropped = max(0, self.count + size - self.capacity)
-        self.first = (self.first + dropped) % room
-        self.count += size - dropped
+        dropped = max(0, self.count + added - self.capacity)
+        self.first = (self.first + dropped) % row_count
+        self.count += added - dropped
 
     def _check_types(self, batch: tuple[Tensor, ...]) -> None:
         """Refuse examples whose type or shape differs from that of the kept ones."""
-        for storage, values in zip(self.tensors, batch, strict=False):
-            if (storage.dtype, storage.shape[1:]) != (values.dtype, values.shape[1:]):
+        for storage, examples in zip(self.tensors, batch, strict=False):
+            kept_shape = tuple(storage.shape[1:])
+            shape = tuple(examples.shape[1:])
+            if storage.dtype != examples.dtype or kept_shape != shape:
                 raise ValueError(
                     "examples that are kept must have the same shape and type: those before were "
-                    f"{storage.dtype} {tuple(storage.shape[1:])}, got {values.dtype} "
-                    f"{tuple(values.shape[1:])}; make them alike, or learn with batch='fresh', which keeps "
-                    "none"
+                    f"{storage.dtype} {kept_shape}, got {examples.dtype} {shape}; make them alike, or learn "
+                    "with batch='fresh', which keeps none"
                 )
 
     def _grow(self, needed: int, batch: tuple[Tensor, ...]) -> None:
         """Make room for this many examples, up to the capacity; new tensors are of the types of the batch."""
-        room = len(self.tensors[0]) if self.tensors else 0
-        if needed <= room or room >= self.capacity:
+        row_count = len(self.tensors[0]) if self.tensors else 0
+        if needed <= row_count or row_count >= self.capacity:
             return
-        room = min(self.capacity, max(2 * room, needed))
-        previous = self.to_list()
-        self.tensors = tuple(values.new_empty((room, *values.shape[1:])) for values in batch)
+        larger_count = min(self.capacity, max(2 * row_count, needed))
+        kept = self.to_list()
+        self.tensors = tuple(examples.new_empty((larger_count, *examples.shape[1:])) for examples in batch)
         self.first = 0
-        for storage, values in zip(self.tensors, previous, strict=False):
-            storage[: self.count] = values
+        for storage, examples in zip(self.tensors, kept, strict=False):
+            storage[: self.count] = examples
 
     def rows(self, indices: Tensor) -> tuple[Tensor, ...]:
         """Return inputs and targets of some examples by their age: 0 is the oldest."""
@@ -487,13 +488,13 @@ class Stream:
 
     def _draw_examples(self, window: Window, arrived: int) -> tuple[Tensor, ...]:
         """Return the inputs and targets of a step from the window, when this many examples arrived."""
-        size = self._step_size(window, arrived)
-        if size >= window.count:
+        step_size = self._step_size(window, arrived)
+        if step_size >= window.count:
             return window.rows(torch.arange(window.count))
         group = self._groups[0] if self._groups else {}
         seed = group.get("seed", 0)
         chain = group.get("chain", 0)
-        indices = random.batch(seed, chain, self._steps_made, window.count, size)
+        indices = random.batch(seed, chain, self._steps_made, window.count, step_size)
         return window.rows(torch.as_tensor(indices))
 
     def _step_size(self, window: Window, arrived: int) -> int:
@@ -667,7 +668,7 @@ def gradient_noise(optimizer: Optimizer, index: int) -> float | None:
     assert isinstance(optimizer, Partitioned)
     group = optimizer.param_groups[index]
     method = optimizer._method_of_last_step(index)  # its choices may have changed since
-    variances = []
+    variances: list[float] = []
     for chain in range(group["chains"] or 1):
         coefficients = values_of(group_of_chain(group, chain))
         mean_friction = float(np.mean(coefficients["xi"]))

@@ -114,8 +114,8 @@ def predict(
     prediction = Prediction(*map(_concatenate, fields))
     if variance is None:
         return prediction
-    noise = predictions[0].noise  # the same in all batches: one for each output, not example
-    return prediction._replace(noise=torch.from_numpy(noise))
+    output_noise = predictions[0].noise  # the same in all batches: one for each output, not example
+    return prediction._replace(noise=torch.from_numpy(output_noise))
 
 
 def outputs(model: nn.Module, samples: Iterable[State], x: object, *, task: Task) -> Floats:

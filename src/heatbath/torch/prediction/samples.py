@@ -188,14 +188,13 @@ class Samples:
         state: dict[str, Tensor] = {}
         copies: dict[int, Tensor] = {}  # by the id of the tensor
         for name, tensor in self._model_tensors().items():
-            is_frozen = isinstance(tensor, Parameter) and not tensor.requires_grad
-            if is_frozen and name not in self._frozen:
-                self._frozen[name] = fingerprint(tensor)
-            if is_frozen:
-                continue
-            if id(tensor) not in copies:
+            moves = tensor.requires_grad or not isinstance(tensor, Parameter)  # buffers always move
+            if moves and id(tensor) not in copies:
                 copies[id(tensor)] = gather_tensor(tensor).to("cpu", copy=True)
-            state[name] = copies[id(tensor)]
+            if moves:
+                state[name] = copies[id(tensor)]
+            elif name not in self._frozen:
+                self._frozen[name] = fingerprint(tensor)
         return state
 
     def _model_tensors(self) -> dict[str, Tensor]:
@@ -413,7 +412,8 @@ class Samples:
 
     def _tensor_descriptions(self) -> dict[str, str]:
         """Return type and shape of the model's tensors as text, by name."""
-        return {name: f"{value.dtype} {tuple(value.shape)}" for name, value in self._model_tensors().items()}
+        tensors = self._model_tensors()
+        return {name: f"{tensor.dtype} {tuple(tensor.shape)}" for name, tensor in tensors.items()}
 
 
 def samples_dataset(

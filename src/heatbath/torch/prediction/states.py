@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 from heatbath._internal.checks import shown
 
@@ -44,10 +44,10 @@ def fingerprint(value: Tensor) -> Fingerprint:
         return Fingerprint(0.0, 0.0)
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
-    wide = torch.float64 if tensor.is_floating_point() else torch.int64
-    total = torch.sum(tensor, dtype=wide)
+    wide_type = torch.float64 if tensor.is_floating_point() else torch.int64
+    element_sum = torch.sum(tensor, dtype=wide_type)
     norm = torch.linalg.vector_norm(tensor.flatten().to(torch.float64))
-    return Fingerprint(float(total), float(norm))
+    return Fingerprint(float(element_sum), float(norm))
 
 
 def has_fingerprint(value: Tensor, recorded: Fingerprint) -> bool:
@@ -83,7 +83,7 @@ def single_module(model: nn.Module) -> nn.Module:
     return model.model if is_chains(model) else model
 
 
-def single_states(model: nn.Module, sample: State) -> Iterable[State]:
+def single_states(model: nn.Module, sample: State) -> Iterable[Mapping[str, Any]]:
     """Return the states of single modules in a sample: of each chain of `Chains`, otherwise the sample."""
     return model.states(sample) if is_chains(model) else [sample]
 

@@ -424,7 +424,8 @@ class Sampler:
             return True
         if call.kind != "auto" or self.step < FIRST_CHECK:
             return False
-        return math.log2(self.step / FIRST_CHECK).is_integer() and self.has_converged
+        doublings = math.log2(self.step / FIRST_CHECK)  # checks become rarer, as they go through all samples
+        return doublings.is_integer() and self.has_converged
 
     def _progress(self, call: RunCall, first_step: int, spent: float, losses: Tensor) -> Progress:
         """Return the progress of a call of `run`.
@@ -458,7 +459,7 @@ class Sampler:
         self.gradients += self.settings.chains
         diverged = set((~losses.isfinite()).nonzero().flatten().tolist())
         if self.settings.lr == "auto":
-            self._judge_stepsize(bool(diverged))
+            self._judge_stepsize(has_diverged=bool(diverged))
         elif diverged:
             self._check_diverged(diverged)
         return losses
@@ -475,17 +476,17 @@ class Sampler:
             warn(f"chains {numbers} diverged by step {self.step}: a smaller lr may help", DivergedWarning)
         self._diverged |= diverged
 
-    def _judge_stepsize(self, diverged: bool) -> None:
+    def _judge_stepsize(self, has_diverged: bool) -> None:
         """Restart the chains at half the stepsize if it is too large, which the end of its trial shows.
 
-        It is if a chain has `diverged`, at any step, or if the kinetic temperature at the end of the trial is
+        It is if a chain `has_diverged`, at any step, or if the kinetic temperature at the end of the trial is
         wrong by the rule of `judge_trials`. A rejected stepsize is added to `tried`.
         """
         trajectory = self._trajectory
-        if not diverged and trajectory.step != trajectory.trial_steps:
+        if not has_diverged and trajectory.step != trajectory.trial_steps:
             return
 
-        temperature = UNKNOWN if diverged else trajectory.trial_temperature()
+        temperature = UNKNOWN if has_diverged else trajectory.trial_temperature()
         trials = [StepsizeTrial(h, Estimate(ratio, temperature.error)) for h, ratio in self.tried]
         trials.append(StepsizeTrial(trajectory.h, temperature))
         verdict = judge_trials(trials, side_by_side=False)
@@ -818,7 +819,8 @@ class Sampler:
 
     def _single_tensors(self) -> dict[str, Tensor]:
         """Return the tensors of the module as it was given, by their names in files."""
-        return {f"{SINGLE}{name}": value for name, value in select_tensors(self._single.state_dict()).items()}
+        tensors = select_tensors(self._single.state_dict())
+        return {f"{SINGLE}{name}": tensor for name, tensor in tensors.items()}
 
     def _restore(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
         """Continue from the tensors and the content of a file."""
@@ -902,8 +904,8 @@ def _matching_batches(
     problems = find_data_problems(data, None)
     if problems:
         raise ValueError("; ".join(problems))
-    size = settings.batch if settings.separate_batches else None
-    batches = ChainBatches(data, size, settings.chains, settings.seed, device)
+    batch_size = settings.batch if settings.separate_batches else None
+    batches = ChainBatches(data, batch_size, settings.chains, settings.seed, device)
     if batches.n != settings.n or data_checksum(batches) != checksum:
         raise ValueError("these are not the data that it has sampled with")
     return batches

@@ -111,12 +111,12 @@ class _Maker(NamedTuple):
     @property
     def fixed(self) -> dict[str, Any]:
         """Arguments of the user that are not searched."""
-        return {key: value for key, value in self.arguments.items() if not isinstance(value, Between)}
+        return {key: given for key, given in self.arguments.items() if not isinstance(given, Between)}
 
     @property
     def ranges(self) -> dict[str, Between]:
         """Ranges of the user, which are searched."""
-        return {key: value for key, value in self.arguments.items() if isinstance(value, Between)}
+        return {key: given for key, given in self.arguments.items() if isinstance(given, Between)}
 
     def optimizer_function(self, searched_values: Mapping[str, float]) -> Make:
         """Return a function of a model that makes the optimiser with these values."""
@@ -188,7 +188,7 @@ def _make_heatbath_family(maker: _Maker, model: nn.Module) -> Family:
         )
 
     usual_ranges = _usual_ranges(maker.name, maker.arguments)
-    without_temperatures = {key: value for key, value in usual_ranges.items() if key not in TEMPERATURES}
+    without_temperatures = {key: usual_ranges[key] for key in usual_ranges if key not in TEMPERATURES}
     try:
         return _checked_family(maker.family(usual_ranges), model)
     except ValueError:
@@ -243,9 +243,9 @@ def _make_at_share(family: Family, share: float, model: nn.Module) -> object:
 
     An error is raised again as a ValueError that names the ranges.
     """
-    values = {key: searched.at(share) for key, searched in family.ranges.items()}
+    searched_values = {key: searched.at(share) for key, searched in family.ranges.items()}
     try:
-        return family.make(values)(model)
+        return family.make(searched_values)(model)
     except (TypeError, ValueError, RuntimeError) as error:
         if not family.ranges:
             raise ValueError(str(error)) from None
