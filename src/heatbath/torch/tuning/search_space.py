@@ -111,12 +111,12 @@ class _Maker(NamedTuple):
     @property
     def fixed(self) -> dict[str, Any]:
         """Arguments of the user that are not searched."""
-        return {key: given for key, given in self.arguments.items() if not isinstance(given, Between)}
+        return {key: choice for key, choice in self.arguments.items() if not isinstance(choice, Between)}
 
     @property
     def ranges(self) -> dict[str, Between]:
         """Ranges of the user, which are searched."""
-        return {key: given for key, given in self.arguments.items() if isinstance(given, Between)}
+        return {key: choice for key, choice in self.arguments.items() if isinstance(choice, Between)}
 
     def optimizer_function(self, searched_values: Mapping[str, float]) -> Make:
         """Return a function of a model that makes the optimiser with these values."""
