@@ -6,8 +6,10 @@ reproducible.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
@@ -49,8 +51,10 @@ def is_loader(data: object, *, repeatable: bool = False) -> TypeGuard[Iterable[A
     if isinstance(data, list):
         if not data:
             return repeatable  # training has its own message for a loader without batches
-        first = data[0][0] if isinstance(data[0], (list, tuple)) and data[0] else data[0]
-        return isinstance(first, (Tensor, Mapping))
+        first_inputs = data[0]
+        if isinstance(first_inputs, (list, tuple)) and first_inputs:
+            first_inputs = first_inputs[0]
+        return isinstance(first_inputs, (Tensor, Mapping))
     return isinstance(data, Iterable) and not isinstance(data, (Tensor, np.ndarray, Mapping, tuple, str))
 
 
@@ -81,7 +85,8 @@ def model_device(model: nn.Module) -> torch.device:
 
 def iterate_inputs(model: nn.Module, x: object) -> Iterator[object]:
     """Yield the inputs in x, ready for the model: batch by batch from a loader, otherwise all at once."""
-    return (prepare_inputs(model, batch) for batch in (x if is_loader(x) else [x]))
+    batches = x if is_loader(x) else [x]
+    return (prepare_inputs(model, batch) for batch in batches)
 
 
 def prepare_inputs(model: nn.Module, batch: object) -> object:
@@ -90,14 +95,28 @@ def prepare_inputs(model: nn.Module, batch: object) -> object:
     Targets that follow the inputs are dropped. Arrays become tensors, those of floating point in the type of
     the model's parameters. What is neither a tensor nor an array, such as a dict, is returned as it is.
     """
-    first = batch[0] if isinstance(batch, (list, tuple)) and batch else None
-    if isinstance(first, Tensor) or (isinstance(batch, tuple) and isinstance(first, np.ndarray)):
-        batch = first
+    inputs = _without_targets(batch)
     reference = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
-    if isinstance(batch, (np.ndarray, list)):
-        batch = torch.as_tensor(np.asarray(batch))
-        batch = batch.to(reference.dtype) if batch.is_floating_point() else batch
-    return batch.to(reference.device) if isinstance(batch, Tensor) else batch
+    if isinstance(inputs, Tensor):
+        return inputs.to(reference.device)
+    if not isinstance(inputs, (np.ndarray, list)):
+        return inputs
+
+    tensor = torch.as_tensor(np.asarray(inputs))
+    if tensor.is_floating_point():
+        tensor = tensor.to(reference.dtype)
+    return tensor.to(reference.device)
+
+
+def _without_targets(batch: object) -> object:
+    """Return the inputs of a batch, which targets may follow in a tuple, and tensors also in a list."""
+    if not isinstance(batch, (list, tuple)) or not batch:
+        return batch
+    if isinstance(batch[0], Tensor):
+        return batch[0]
+    if isinstance(batch, tuple) and isinstance(batch[0], np.ndarray):
+        return batch[0]
+    return batch
 
 
 # Reproducible batches
@@ -117,7 +136,9 @@ class ShuffledBatches:
     """
 
     def __init__(self, X: Tensor, y: Tensor, size: int) -> None:
-        self.X, self.y, self.size = X, y, min(size, len(X))
+        self.X = X
+        self.y = y
+        self.size = min(size, len(X))
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         order = torch.randperm(len(self.X))
@@ -129,29 +150,30 @@ class ShuffledBatches:
 @contextmanager
 def preserve_random_state(*loaders: object) -> Iterator[None]:
     """Restore torch's generators, and those of the loaders, when the block ends."""
-    states = [(generator, generator.get_state()) for loader in loaders for generator in _generators(loader)]
+    generators = chain.from_iterable(map(_generators, loaders))
+    generators_with_state = [(generator, generator.get_state()) for generator in generators]
     with torch.random.fork_rng():
         try:
             yield
         finally:
-            for generator, state in states:
+            for generator, state in generators_with_state:
                 generator.set_state(state)
 
 
 def _generators(loader: object) -> list[torch.Generator]:
     """Return the generators that a loader draws its order from, besides torch's global one."""
-    owners = loader, getattr(loader, "sampler", None)
-    generators = (getattr(owner, "generator", None) for owner in owners)
+    owners = (loader, getattr(loader, "sampler", None))
+    generators = [getattr(owner, "generator", None) for owner in owners]
     return [generator for generator in generators if isinstance(generator, torch.Generator)]
 
 
 def seed_generators(seed: int, step: int, *loaders: object) -> None:
     """Seed torch's generators, and those of the loaders, with a function of the seed and the step."""
-    number = int(np.random.SeedSequence((seed, step)).generate_state(1)[0])  # torch uses 32 bits
-    torch.manual_seed(number)
+    step_seed = int(np.random.SeedSequence((seed, step)).generate_state(1)[0])  # torch uses 32 bits
+    torch.manual_seed(step_seed)
     for loader in loaders:
         for generator in _generators(loader):
-            generator.manual_seed(number)
+            generator.manual_seed(step_seed)
 
 
 # Training and validation data
@@ -184,7 +206,7 @@ def prepare_data(data: object, validation: object, batch: object, seed: int) -> 
     PreparedData
         Batches (inputs, targets); none where there are problems.
     """
-    size = DEFAULT_BATCH if batch is None else whole("batch", batch, low=1)
+    batch_size = DEFAULT_BATCH if batch is None else whole("batch", batch, low=1)
     problems = _data_problems(data, validation, batch)
     if problems:
         return PreparedData((), (), problems)
@@ -194,10 +216,16 @@ def prepare_data(data: object, validation: object, batch: object, seed: int) -> 
     if is_real(validation):
         training, held_out = _split_examples(training, float(validation), seed)
     if is_pair(training):
-        training = ShuffledBatches(training[0], training[1], size)
+        training = ShuffledBatches(training[0], training[1], batch_size)
     if is_pair(held_out):
-        held_out = list(zip(*(torch.split(tensor, CHUNK_SIZE) for tensor in held_out), strict=True))
+        held_out = list(iterate_chunks(held_out))
     return PreparedData(training, held_out, problems)
+
+
+def iterate_chunks(pair: tuple[Tensor, Tensor], size: int = CHUNK_SIZE) -> Iterator[tuple[Tensor, Tensor]]:
+    """Return an iterator over all examples (inputs, targets) in chunks of at most this size."""
+    inputs, targets = pair
+    return zip(torch.split(inputs, size), torch.split(targets, size), strict=True)
 
 
 def _data_problems(data: object, validation: object, batch: object) -> list[str]:
@@ -212,12 +240,15 @@ def _data_problems(data: object, validation: object, batch: object) -> list[str]
         problems.append(
             f"batch applies to tensors only, and a loader has its own batches; got batch={shown(batch)}"
         )
-    if problem := _validation_problem(data, validation):
-        problems.append(f"there are no validation data: {problem}")
+    validation_problem = _validation_problem(data, validation)
+    if validation_problem:
+        problems.append(f"there are no validation data: {validation_problem}")
     for label, pair in (("data", data), ("validation", validation)):
-        if is_pair(pair) and not len(pair[0]):
+        if not is_pair(pair):
+            continue
+        if not len(pair[0]):
             problems.append(f"{label} has no examples")
-        elif is_pair(pair) and len(pair[0]) != len(pair[1]):
+        elif len(pair[0]) != len(pair[1]):
             problems.append(f"{label} must have as many targets as inputs, got {_shapes_text(pair)}")
     return problems
 
@@ -259,9 +290,11 @@ def _split_examples(
     Both have at least one example, and the same seed makes the same choice.
     """
     X, y = pair
-    order = np.random.default_rng(np.random.SeedSequence((seed, len(X)))).permutation(len(X))
-    count = min(max(1, round(share * len(X))), len(X) - 1)
-    held_out, kept = (torch.from_numpy(rows).to(X.device) for rows in (order[:count], order[count:]))
+    generator = np.random.default_rng(np.random.SeedSequence((seed, len(X))))
+    order = torch.from_numpy(generator.permutation(len(X))).to(X.device)
+    held_out_count = min(max(1, round(share * len(X))), len(X) - 1)
+    held_out = order[:held_out_count]
+    kept = order[held_out_count:]
     return (X[kept], y[kept.to(y.device)]), (X[held_out], y[held_out.to(y.device)])
 
 
@@ -298,18 +331,43 @@ def find_task(
     inputs, targets = check_batch(batch)
     if task is None:
         task = "regression" if targets.is_floating_point() else "classes"
+
     problems = []
     if by == "accuracy" and not TASKS[task].classes:
         problems.append(f"{task!r} has no accuracy: choose by='loss'")
+    outputs, batch_problem = try_model(model, inputs)
+    if outputs is not None:
+        batch_problem = _training_batch_problem(task, loss, outputs, targets, data.training)
+    if not batch_problem:
+        batch_problem = _validation_batch_problem(task, model, data.validation)
+    if batch_problem:
+        problems.append(batch_problem)
+    return task, problems
 
-    outputs, problem = try_model(model, inputs)
-    if outputs is None:
-        return task, [*problems, problem]
-    all_targets = data.training.y if isinstance(data.training, ShuffledBatches) else targets
-    problem = find_target_problem(task, outputs, all_targets) if loss is None else ""
-    problem = problem or find_loss_problem(TASK_LOSSES[task] if loss is None else loss, outputs, targets)
-    problem = problem or _validation_batch_problem(task, model, data.validation)
-    return task, [*problems, problem] if problem else problems
+
+def _training_batch_problem(
+    task: Task, loss: LossFunction | None, outputs: Tensor, targets: Tensor, training: Iterable[Any]
+) -> str:
+    """Return why targets or loss don't fit the outputs for the first training batch; "" if they do.
+
+    Parameters
+    ----------
+    task
+        The user's choice, or the one that was inferred.
+    loss
+        The user's loss, with which targets may be anything that it takes; None for the one of the task.
+    outputs, targets
+        Outputs of the model for the batch, and its targets.
+    training
+        All batches. Of tensors, the targets of all examples are checked.
+    """
+    if loss is not None:
+        return find_loss_problem(loss, outputs, targets)
+    checked_targets = training.y if isinstance(training, ShuffledBatches) else targets
+    target_problem = find_target_problem(task, outputs, checked_targets)
+    if target_problem:
+        return target_problem
+    return find_loss_problem(TASK_LOSSES[task], outputs, targets)
 
 
 def _validation_batch_problem(task: Task, model: nn.Module, validation: Iterable[Any]) -> str:
@@ -322,7 +380,9 @@ def _validation_batch_problem(task: Task, model: nn.Module, validation: Iterable
     if not len(inputs):
         return ""
     outputs, problem = try_model(model, inputs)
-    return problem if outputs is None else find_target_problem(task, outputs, targets, "validation ")
+    if outputs is None:
+        return problem
+    return find_target_problem(task, outputs, targets, "validation ")
 
 
 def try_model(model: nn.Module, inputs: Tensor, any_shape: bool = False) -> tuple[Tensor | None, str]:
@@ -347,13 +407,19 @@ def try_model(model: nn.Module, inputs: Tensor, any_shape: bool = False) -> tupl
         outputs = model(inputs.to(model_device(model)))
     except TORCH_ERRORS as error:
         return None, f"the model does not take {description}: {_first_line(error)}"
-    fits = isinstance(outputs, Tensor) and (outputs.ndim >= 1 if any_shape else outputs.ndim == 2)
-    if not fits or len(outputs) != len(inputs):
-        got = _tensor_text(outputs) if isinstance(outputs, Tensor) else type(outputs).__name__
-        return None, f"the model must return a tensor ({len(inputs)}, outputs), got {got}"
+
+    needed = f"the model must return a tensor ({len(inputs)}, outputs)"
+    if not isinstance(outputs, Tensor):
+        return None, f"{needed}, got {type(outputs).__name__}"
+    has_accepted_axes = outputs.ndim == 2 or (any_shape and outputs.ndim >= 1)
+    if not has_accepted_axes or len(outputs) != len(inputs):
+        return None, f"{needed}, got {_tensor_text(outputs)}"
+
     if not bool(torch.isfinite(outputs).all()):
-        cause = "" if bool(torch.isfinite(inputs).all()) else ", and some of these are not finite either"
-        return None, f"the model's outputs are not finite for {description}{cause}"
+        problem = f"the model's outputs are not finite for {description}"
+        if not bool(torch.isfinite(inputs).all()):
+            problem += ", and some of these are not finite either"
+        return None, problem
     return outputs, ""
 
 
@@ -378,14 +444,22 @@ def find_target_problem(task: Task, outputs: Tensor, targets: Tensor, label: str
         return f"{description} must be finite real numbers"
     if TASKS[task].classes:
         return _class_problem(task, outputs.shape[1], targets, rows, label)
-    shape = (len(targets), outputs.shape[1])
-    if tuple((rows if label else targets).shape) != shape:
-        remedy = _reshape_hint(targets, shape)
-        return f"{task!r} needs targets of the shape of the outputs, {shape}, got {description}{remedy}"
-    values = rows.double()
-    if task == "counts" and (bool((values != values.round()).any()) or values.min() < 0):
-        return f"{label}targets of 'counts' must be whole numbers >= 0, {_range_text(values)}"
+
+    needed_shape = (len(targets), outputs.shape[1])
+    shape = rows.shape if label else targets.shape
+    if tuple(shape) != needed_shape:
+        hint = _reshape_hint(targets, needed_shape)
+        return f"{task!r} needs targets of the shape of the outputs, {needed_shape}, got {description}{hint}"
+    if task == "counts" and not _are_whole(rows, 0, math.inf):
+        return f"{label}targets of 'counts' must be whole numbers >= 0, {_range_text(rows.double())}"
     return ""
+
+
+def _are_whole(numbers: Tensor, low: float, high: float) -> bool:
+    """Return whether all numbers are whole, and lie between two bounds or at them."""
+    exact = numbers.double()
+    are_within = bool((exact >= low).all()) and bool((exact <= high).all())
+    return are_within and bool((exact == exact.round()).all())
 
 
 def _class_problem(task: Task, outputs: int, targets: Tensor, rows: Tensor, label: str) -> str:
@@ -409,13 +483,17 @@ def _class_problem(task: Task, outputs: int, targets: Tensor, rows: Tensor, labe
         return f"'binary' needs one logit, and the model has {outputs} outputs"
     if task == "classes" and outputs == 1:
         return "'classes' needs an output for each class, and the model has 1: choose task='binary'"
-    shape = (len(targets), 1) if task == "binary" else (len(targets),)
-    if tuple(targets.shape) != shape and (not label or rows.shape[1] != 1):
+    needed_shape = (len(targets), 1) if task == "binary" else (len(targets),)
+    has_one_value_each = bool(label) and rows.shape[1] == 1
+    if tuple(targets.shape) != needed_shape and not has_one_value_each:
         description = f"{label}targets of shape {_tensor_text(targets)}"
-        return f"{task!r} needs targets of shape {shape}, got {description}{_reshape_hint(targets, shape)}"
-    values, last = rows.double(), max(outputs, 2) - 1
-    if bool((values != values.round()).any()) or values.min() < 0 or values.max() > last:
-        return f"{label}targets of {task!r} must be whole numbers from 0 to {last}, {_range_text(values)}"
+        hint = _reshape_hint(targets, needed_shape)
+        return f"{task!r} needs targets of shape {needed_shape}, got {description}{hint}"
+
+    last_class = max(outputs, 2) - 1
+    if not _are_whole(rows, 0, last_class):
+        bounds = f"whole numbers from 0 to {last_class}"
+        return f"{label}targets of {task!r} must be {bounds}, {_range_text(rows.double())}"
     return ""
 
 
@@ -425,15 +503,17 @@ def find_loss_problem(loss: LossFunction, outputs: Tensor, targets: Tensor) -> s
     It must accept them, and return one number that has a gradient.
     """
     try:
-        value = loss(outputs, targets.to(outputs.device))
+        batch_loss = loss(outputs, targets.to(outputs.device))
     except TORCH_ERRORS as error:
         shapes = f"outputs of shape {_tensor_text(outputs)} and targets of shape {_tensor_text(targets)}"
         return f"the loss does not take {shapes}: {_first_line(error)}"
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
-        return f"the loss must be one number for a batch, such as the mean over its examples; got {got}"
 
-    if not value.requires_grad:
+    needed = "the loss must be one number for a batch, such as the mean over its examples"
+    if not isinstance(batch_loss, Tensor):
+        return f"{needed}; got {batch_loss!r}"
+    if batch_loss.numel() != 1:
+        return f"{needed}; got a tensor of shape {tuple(batch_loss.shape)}"
+    if not batch_loss.requires_grad:
         return (
             "the loss has no gradient: it must depend on the outputs, and these on parameters that require "
             "gradients"
@@ -448,7 +528,9 @@ def _reshape_hint(targets: Tensor, shape: tuple[int, ...]) -> str:
     """Return how to give targets this shape by adding or dropping an axis; "" where that isn't enough."""
     if targets.ndim == 1 and shape == (len(targets), 1):
         return ": give y[:, None]"
-    return ": give y[:, 0]" if targets.ndim == 2 and shape == tuple(targets[:, 0].shape) else ""
+    if targets.ndim == 2 and shape == tuple(targets[:, 0].shape):
+        return ": give y[:, 0]"
+    return ""
 
 
 def _range_text(values: Tensor) -> str:
@@ -468,8 +550,11 @@ def _shapes_text(pair: tuple[Tensor, Tensor]) -> str:
 
 def _type_text(data: object) -> str:
     """Return the type of an object as text, of a tuple also the types of its first elements."""
-    elements = f" of {', '.join(type(item).__name__ for item in data[:3])}" if isinstance(data, tuple) else ""
-    return type(data).__name__ + elements
+    type_name = type(data).__name__
+    if not isinstance(data, tuple):
+        return type_name
+    element_types = ", ".join(type(element).__name__ for element in data[:3])
+    return f"{type_name} of {element_types}"
 
 
 def _first_line(error: Exception) -> str:

@@ -6,6 +6,7 @@ parameters.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from heatbath.torch.optim.chains import Chains
+
+
+FEWEST_SAMPLES = 4  # that R-hat needs
 
 
 def module_configurational(
@@ -51,23 +55,31 @@ def module_configurational(
     ValueError
         If there are no samples.
     """
-    previous = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    products: dict[str, list[float]] = {}
+    previous = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    virials: list[dict[str, float]] = []  # θ·∇U of each sample, by the name of the parameter
     try:
         for state in samples:
             model.load_state_dict(state)
-            for name, gradient in _gradients(model, loss()).items():
-                theta = model.get_parameter(name).detach().double()
-                products.setdefault(name, []).append(float((theta * gradient.double()).sum()))
+            virials.append(_parameter_virials(model, loss()))
     finally:
         model.load_state_dict(previous)
-
-    if not products:
+    if not virials:
         raise ValueError("there are no samples: take some after the burn-in")
-    return {
-        layer: mean(np.sum([products[name] for name in names], axis=0) / _count_elements(model, names))
-        for layer, names in _names_by_layer(model).items()
-    }
+
+    temperatures: dict[str, Estimate] = {}
+    for layer, names in _names_by_layer(model).items():
+        series = [[virial[name] for virial in virials] for name in names]
+        temperatures[layer] = mean(np.sum(series, axis=0) / _count_elements(model, names))
+    return temperatures
+
+
+def _parameter_virials(model: nn.Module, potential: Tensor) -> dict[str, float]:
+    """Return θ·∇U for each trained parameter by name, with U as a tensor that has a graph."""
+    virials: dict[str, float] = {}
+    for name, gradient in _gradients(model, potential).items():
+        theta = model.get_parameter(name).detach().double()
+        virials[name] = float((theta * gradient.double()).sum())
+    return virials
 
 
 def module_convergence(chains: Chains, samples: Iterable[State], x: object) -> Convergence:
@@ -95,16 +107,16 @@ def module_convergence(chains: Chains, samples: Iterable[State], x: object) -> C
     import torch
 
     alive = chains.alive().nonzero().ravel().tolist()
-    rows = []
+    sample_outputs = []  # of each sample those of the chains, (chains, examples, ...)
     for sample in samples:
         states = list(chains.states(sample))
-        rows.append(torch.stack([_outputs(chains.model, states[chain], x) for chain in alive]))
-    if len(alive) < 2 or len(rows) < 4:
+        sample_outputs.append(torch.stack([_outputs(chains.model, states[chain], x) for chain in alive]))
+    if len(alive) < 2 or len(sample_outputs) < FEWEST_SAMPLES:
         raise ValueError(
-            f"R-hat needs at least 2 chains and 4 samples, got {len(alive)} chains that have not diverged "
-            f"and {len(rows)} samples: run more chains, or take more samples"
+            f"R-hat needs at least 2 chains and {FEWEST_SAMPLES} samples, got {len(alive)} chains that have "
+            f"not diverged and {len(sample_outputs)} samples: run more chains, or take more samples"
         )
-    return convergence_of(torch.stack(rows, dim=1).double().numpy())
+    return convergence_of(torch.stack(sample_outputs, dim=1).double().numpy())
 
 
 def _outputs(model: nn.Module, state: Mapping[str, Tensor], x: object) -> Tensor:
@@ -142,24 +154,26 @@ def module_gradient_noise(model: nn.Module, losses: Iterable[Callable[[], Tensor
     """
     import torch
 
-    count, zero = 0, torch.zeros(())
-    means: dict[str, Tensor] = {}
-    squares: dict[str, Tensor] = {}  # sums of squared deviations, by Welford's update
+    zero = torch.zeros(())
+    batch_count = 0
+    means: defaultdict[str, Tensor] = defaultdict(lambda: zero)
+    squares: defaultdict[str, Tensor] = defaultdict(lambda: zero)  # squared deviations, by Welford's update
     for loss in losses:
-        count += 1
+        batch_count += 1
         for name, gradient in _gradients(model, loss()).items():
-            value = gradient.double()
-            difference = value - means.get(name, zero)
-            means[name] = means.get(name, zero) + difference / count
-            squares[name] = squares.get(name, zero) + difference * (value - means[name])
-    if count < 2:
-        raise ValueError(f"a variance over mini-batches needs at least two, got {count}")
+            exact_gradient = gradient.double()
+            deviation = exact_gradient - means[name]
+            means[name] = means[name] + deviation / batch_count
+            squares[name] = squares[name] + deviation * (exact_gradient - means[name])
+    if batch_count < 2:
+        raise ValueError(f"a variance over mini-batches needs at least two, got {batch_count}")
 
-    sums = {name: float(square.sum()) for name, square in squares.items()}
-    return {
-        layer: sum(sums[name] for name in names) / (count - 1) / _count_elements(model, names)
-        for layer, names in _names_by_layer(model).items()
-    }
+    square_sums = {name: float(square.sum()) for name, square in squares.items()}
+    variances: dict[str, float] = {}
+    for layer, names in _names_by_layer(model).items():
+        layer_sum = sum([square_sums[name] for name in names])
+        variances[layer] = layer_sum / (batch_count - 1) / _count_elements(model, names)
+    return variances
 
 
 def module_roughness(
@@ -184,8 +198,8 @@ def module_roughness(
     import torch
 
     choice("task", task, ("binary", "classes"))
-    first = next(model.parameters())
-    x = torch.as_tensor(plane(low, high, points)).to(first.device, first.dtype).requires_grad_()
+    reference = next(model.parameters())  # of the device and the type that the inputs need
+    x = torch.as_tensor(plane(low, high, points)).to(reference.device, reference.dtype).requires_grad_()
     with evaluation_mode(model), torch.enable_grad():
         probabilities = TASKS[task].decode_torch(model(x))
         squares = torch.zeros(len(x), dtype=torch.float64, device=x.device)
@@ -199,10 +213,12 @@ def _gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     """Return the gradient of a loss for each trained parameter by name; zeros where it has no influence."""
     import torch
 
-    named = {name: value for name, value in model.named_parameters() if value.requires_grad}
-    gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-    pairs = zip(named.items(), gradients, strict=True)
-    return {name: torch.zeros_like(value) if slope is None else slope for (name, value), slope in pairs}
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    slopes = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+    gradients: dict[str, Tensor] = {}
+    for (name, p), slope in zip(trained.items(), slopes, strict=True):
+        gradients[name] = torch.zeros_like(p) if slope is None else slope
+    return gradients
 
 
 def _count_elements(model: nn.Module, names: list[str]) -> int:
@@ -212,8 +228,9 @@ def _count_elements(model: nn.Module, names: list[str]) -> int:
 
 def _names_by_layer(model: nn.Module) -> dict[str, list[str]]:
     """Return the names of the trained parameters of each layer, and of all under "all"."""
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
     layers: dict[str, list[str]] = {}
-    trained = [name for name, value in model.named_parameters() if value.requires_grad]
     for name in trained:
-        layers.setdefault(name.rpartition(".")[0] or name, []).append(name)
+        layer, _, _ = name.rpartition(".")
+        layers.setdefault(layer or name, []).append(name)
     return layers | {"all": trained}

@@ -140,16 +140,15 @@ def _evaluate(
 
     corners = {}  # tensors of all states, by the name of the parameter
     for name, p in model.named_parameters():
-        wide = torch.promote_types(p.dtype, torch.float32)  # so that half precision is rounded once
-        corners[name] = [state[name].detach().to(p.device, wide) for state in states.values()]
+        wide_type = torch.promote_types(p.dtype, torch.float32)  # so that half precision is rounded once
+        corners[name] = [state[name].detach().to(p.device, wide_type) for state in states.values()]
 
     losses = []
-    with torch.no_grad():
-        for point in weights.tolist():
-            with _restored(model):
-                _mix_parameters(model, corners, point)
-                _set_buffers(model, states["state_a"])
-                losses.append(_as_number(loss_function(model)))
+    for point_weights in weights.tolist():
+        with torch.no_grad(), _restored(model):
+            _mix_parameters(model, corners, point_weights)
+            _set_buffers(model, states["state_a"])
+            losses.append(_as_number(loss_function(model)))
 
     shape = [len(axis) for axis in grid.values()]
     return xr.Dataset({"loss": (tuple(grid), np.reshape(losses, shape))}, grid)
@@ -170,8 +169,9 @@ def _mix_parameters(
         Weight of each state.
     """
     for name, p in model.named_parameters():
-        terms = (weight * corner for weight, corner in zip(weights, corners[name], strict=True))
-        p.data, p.grad = reduce(add, terms).to(p.dtype), None
+        terms = [weight * corner for weight, corner in zip(weights, corners[name], strict=True)]
+        p.data = reduce(add, terms).to(p.dtype)
+        p.grad = None
 
 
 @contextmanager
@@ -189,13 +189,14 @@ def _restored(model: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         with deferred_interrupts() as interrupted:
-            for p, data, grad, required in parameters:
-                p.data, p.grad = data, grad
-                p.requires_grad_(required)
+            for p, data, gradient, requires_grad in parameters:
+                p.data = data
+                p.grad = gradient
+                p.requires_grad_(requires_grad)
             for buffer in buffers:
                 setattr(buffer.module, buffer.name, buffer.tensor)
-            for module, training in modes:
-                module.training = training
+            for module, is_training in modes:
+                module.training = is_training
         if interrupted():
             raise KeyboardInterrupt
 
@@ -211,9 +212,10 @@ class _Buffer(NamedTuple):
 
 def _buffers(model: torch.nn.Module) -> Iterator[_Buffer]:
     """Yield the buffers of all submodules; a shared buffer comes once for each of its names."""
-    for prefix, module in model.named_modules():
+    for module_name, module in model.named_modules():
+        prefix = f"{module_name}." if module_name else ""
         for name, tensor in module.named_buffers(recurse=False, remove_duplicate=False):
-            yield _Buffer(f"{prefix}.{name}" if prefix else name, module, name, tensor)
+            yield _Buffer(prefix + name, module, name, tensor)
 
 
 def _set_buffers(model: torch.nn.Module, state: State) -> None:
@@ -237,14 +239,13 @@ def _check_state(model: torch.nn.Module, label: str, state: object) -> None:
         raise TypeError(f"{label} must be a state_dict, names with tensors, got {type(state).__name__}")
 
     parameters = dict(model.named_parameters())
-    known = {**model.state_dict(), **dict(model.named_buffers()), **parameters}
+    model_tensors = {**model.state_dict(), **dict(model.named_buffers()), **parameters}
+    shapes = {name: np.shape(tensor) for name, tensor in model_tensors.items()}
     missing = [name for name in parameters if not isinstance(state.get(name), torch.Tensor)]
-    unknown = [
-        name for name, value in state.items() if name not in known or np.shape(value) != np.shape(known[name])
-    ]
-    if missing or unknown:
+    unfit = [name for name, value in state.items() if shapes.get(name) != np.shape(value)]
+    if missing or unfit:
         raise ValueError(
-            f"{label} is not a state of this model: it lacks {missing}, and {unknown} are not in the model "
+            f"{label} is not a state of this model: it lacks {missing}, and {unfit} are not in the model "
             "or have another shape there; take it as model.state_dict()"
         )
 

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import count, islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,7 +36,16 @@ from heatbath.datasets.problem import Floats
 from heatbath.diagnostics import statistics
 from heatbath.diagnostics.mcmc import ess, rhat
 from heatbath.diagnostics.statistics import Estimate
-from heatbath.torch.data import CHUNK_SIZE, LOADER, Data, check_batch, is_loader, is_pair, model_device
+from heatbath.torch.data import (
+    CHUNK_SIZE,
+    LOADER,
+    Data,
+    check_batch,
+    is_loader,
+    is_pair,
+    iterate_chunks,
+    model_device,
+)
 from heatbath.torch.optim import seeds
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.classes import Langevin
@@ -44,7 +55,8 @@ from heatbath.torch.sampling.batches import assign_turns
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 Sampler: TypeAlias = Callable[[Chains, float], Optimizer]
 
-DEFAULT_LR, DEFAULT_GAMMA = 0.1, 1.0  # stable for curvatures of the mean loss below 400
+DEFAULT_LR = 0.1  # stable for curvatures of the mean loss below 400
+DEFAULT_GAMMA = 1.0
 FALSE_WARNINGS = 0.01  # chance of a warning, at most, where the sampler is at its temperature
 COARSENESS_LIMIT = 0.5  # of h²k/4, which is 1 where steps become unstable; see `CoarseStepsWarning`
 STEPS_PER_CHECK = 100  # between two checks for chains that diverged
@@ -124,8 +136,10 @@ class LearningCoefficient:
         if self.batches:
             return None
         deviations = self.heat - self.heat.mean()
-        spread = float(np.square(deviations).sum())
-        slope = float((deviations * self.trace).sum()) / spread if spread else 0.0
+        squares = float(np.square(deviations).sum())
+        slope = 0.0
+        if squares:
+            slope = float((deviations * self.trace).sum()) / squares
         return statistics.mean(self.trace - slope * (self.heat - 1.0))
 
     @property
@@ -141,20 +155,23 @@ class LearningCoefficient:
 
     def __repr__(self) -> str:
         """Return the coefficient with its interval, the settings, convergence and temperatures as text."""
+        interval_text = "too few draws for an interval"
         low, high = self.interval
-        is_known = math.isfinite(low)
-        interval = f"95 % interval {low:.4g} to {high:.4g}" if is_known else "too few draws for an interval"
+        if math.isfinite(low):
+            interval_text = f"95 % interval {low:.4g} to {high:.4g}"
+        verdict = "none off by more than its error"
+        if self.off:
+            verdict = f"OFF TEMPERATURE ({', '.join(self.off)})"
+
         chains, draws = self.trace.shape
-        off = ", ".join(self.off)
-        verdict = f"OFF TEMPERATURE ({off})" if off else "none off by more than its error"
-        ratios = ", ".join(f"{name} {_ratio_text(ratio)}" for name, ratio in self.temperatures.items())
+        ratios = [f"{name} {_ratio_text(ratio)}" for name, ratio in self.temperatures.items()]
         lines = [
-            f"LearningCoefficient({self.value:.4g}, {interval}",
+            f"LearningCoefficient({self.value:.4g}, {interval_text}",
             f"n = {self.n}, β = {self.beta:.4g}, localisation {self.localization:g}, {self.size} parameters, "
             f"loss {self.loss:.4g} at the start",
             f"{chains} chains of {draws} draws: {ess(self.trace):.0f} effective, "
             f"R-hat {rhat(self.trace):.3f}",
-            f"temperatures in units of 1/(nβ): {ratios}: {verdict}",
+            f"temperatures in units of 1/(nβ): {', '.join(ratios)}: {verdict}",
         ]
         if math.isfinite(self.coarseness):
             lines.append(f"h²k/4 = {self.coarseness:.2g} at most")
@@ -248,21 +265,20 @@ def llc(  # noqa: PLR0913 # options by keyword
     """
     if not isinstance(model, nn.Module) or isinstance(model, Chains):
         raise TypeError(f"llc: a module is needed, got {shown(model)} of type {type(model).__name__}")
-    if sampler is not None and lr is not None:
-        raise ValueError(
-            f"llc: lr belongs to the default sampler: set yours in sampler=, and leave out lr={shown(lr)}"
-        )
+    _check_stepsize(sampler, lr)
     g = real("llc: localization", localization, NON_NEGATIVE)
-    burn_in, draws = whole("llc: burn_in", burn_in, low=0), whole("llc: draws", draws, low=4)
+    burn_in = whole("llc: burn_in", burn_in, low=0)
+    draws = whole("llc: draws", draws, low=4)
     seed = seeds.new_seed() if seed is None else whole("llc: seed", seed, low=0, high=2**63)
     centre = _restrict_parameters(deepcopy(model).eval(), only)
-    batches = _Batches(data, batch, whole("llc: chains", chains, low=1), seed, model_device(model))
+    chains = whole("llc: chains", chains, low=1)
+    batches = _Batches(data, batch, chains, seed, model_device(model))
     n, start_loss = batches.measure(lambda x, y: _checked_loss(loss(centre(x), y)))
     beta = _inverse_temperature(beta, n)
     tau = 1 / (n * beta)
 
     walk = _RandomWalk(Chains(centre, chains, "same"), loss, g * tau, start_loss)
-    optimizer = _make_optimizer(sampler, walk.chains, tau, DEFAULT_LR if lr is None else lr, seed)
+    optimizer = _make_optimizer(sampler, walk.chains, tau, lr, seed)
     walk.run(optimizer, batches, burn_in, draws)
 
     ratios = walk.trace(walk.virials) / tau
@@ -282,10 +298,21 @@ def llc(  # noqa: PLR0913 # options by keyword
     return result
 
 
-def _make_optimizer(sampler: Sampler | None, chains: Chains, tau: float, lr: float, seed: int) -> Optimizer:
+def _check_stepsize(sampler: Sampler | None, lr: float | None) -> None:
+    """Refuse a stepsize `lr` beside a sampler, which sets its own."""
+    if sampler is not None and lr is not None:
+        raise ValueError(
+            f"llc: lr belongs to the default sampler: set yours in sampler=, and leave out lr={shown(lr)}"
+        )
+
+
+def _make_optimizer(
+    sampler: Sampler | None, chains: Chains, tau: float, lr: float | None, seed: int
+) -> Optimizer:
     """Return the optimiser that the user's function makes at the temperature τ, or else Langevin dynamics."""
     if sampler is None:
-        return Langevin(chains, lr, DEFAULT_GAMMA, tau, seed=seed)
+        stepsize = DEFAULT_LR if lr is None else lr
+        return Langevin(chains, stepsize, DEFAULT_GAMMA, tau, seed=seed)
     optimizer = sampler(chains, tau)
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"llc: sampler(chains, tau) must return an optimiser, got {shown(optimizer)}")
@@ -307,10 +334,11 @@ def _kinetic_ratios(optimizer: Optimizer, tau: float) -> dict[str, Estimate]:
         return {}
     temperatures = optimizer.temperature()
     has_one_part = len(temperatures) == 1
-    return {
-        "kinetic" if has_one_part else f"kinetic of {part}": Estimate(value / tau, error / tau)
-        for part, (value, error, _) in temperatures.items()
-    }
+    ratios: dict[str, Estimate] = {}
+    for part, temperature in temperatures.items():
+        name = "kinetic" if has_one_part else f"kinetic of {part}"
+        ratios[name] = Estimate(temperature.value / tau, temperature.error / tau)
+    return ratios
 
 
 class _RandomWalk:
@@ -340,7 +368,10 @@ class _RandomWalk:
     """
 
     def __init__(self, chains: Chains, loss: Loss, pull: float, start_loss: float) -> None:
-        self.chains, self.loss, self.pull, self.start_loss = chains, loss, pull, start_loss
+        self.chains = chains
+        self.loss = loss
+        self.pull = pull
+        self.start_loss = start_loss
         self.moving = [p for p in chains.parameters() if p.requires_grad]
         self.centre = [p.detach()[:1].clone() for p in self.moving]
         self.size = 0
@@ -388,25 +419,27 @@ class _RandomWalk:
         separate
             True if each chain has its own batch.
         """
-        recorded = False
+        is_recorded = False
+        target_axis = 0 if separate else None
+        losses_of_chains = torch.func.vmap(self.loss, in_dims=(0, target_axis))
 
         def closure() -> Tensor:
             """Compute the gradient of U = L + pull/2 |θ - θ0|² of each chain, and return U, (chains,)."""
-            nonlocal recorded
+            nonlocal is_recorded
             optimizer.zero_grad()
-            outputs = self.chains(x, each=separate)
-            losses = torch.func.vmap(self.loss, in_dims=(0, 0 if separate else None))(outputs, y)
-            offsets = [p - c for p, c in zip(self.moving, self.centre, strict=True)]
+            losses = losses_of_chains(self.chains(x, each=separate), y)
+            offsets = [p - centre for p, centre in zip(self.moving, self.centre, strict=True)]
             potentials = losses
             if self.pull:
                 squares = torch.stack([offset.square().flatten(1).sum(1) for offset in offsets])
                 potentials = losses + 0.5 * self.pull * squares.sum(0)
             torch.autograd.backward(potentials.sum())  # the sum: each chain has its own gradient
-            if not recorded:
+
+            if not is_recorded:
                 self._record(losses.detach() - self._loss_at_centre(x, y, separate), offsets)
                 if not separate:
                     self._record_curvature(_stability_factor(optimizer))
-            recorded = True
+            is_recorded = True
             return potentials.detach()
 
         optimizer.step(closure)  # type: ignore[arg-type]
@@ -421,15 +454,15 @@ class _RandomWalk:
         offsets
             θ - θ0 of each parameter that moves, stacked over chains.
         """
-        pairs = [
-            (offset.detach(), p.grad)
-            for offset, p in zip(offsets, self.moving, strict=True)
-            if p.grad is not None
-        ]
-        self.size = sum(offset[0].numel() for offset, _ in pairs)
-        products = torch.stack([(offset * gradient).flatten(1).sum(1) for offset, gradient in pairs])
+        self.size = 0
+        products: list[Tensor] = []
+        for offset, p in zip(offsets, self.moving, strict=True):
+            if p.grad is None:
+                continue
+            self.size += offset[0].numel()
+            products.append((offset.detach() * p.grad).flatten(1).sum(1))
         self.losses.append(losses)
-        self.virials.append(products.sum(0) / self.size)
+        self.virials.append(torch.stack(products).sum(0) / self.size)
 
     def _record_curvature(self, factor: float) -> None:
         """Update the coarseness by the curvature between the last draw and this one.
@@ -441,13 +474,9 @@ class _RandomWalk:
             return
         current = [(p.detach().clone(), p.grad.clone()) for p in self.moving if p.grad is not None]
         if len(self._previous) == len(current):
-            distances = changes = torch.zeros(())
-            for (theta, gradient), (old_theta, old_gradient) in zip(current, self._previous, strict=True):
-                distances = distances + (theta - old_theta).square().flatten(1).sum(1)
-                changes = changes + (gradient - old_gradient).square().flatten(1).sum(1)
-            ratios = (changes / distances).nan_to_num(0.0, posinf=0.0)
-            coarseness = factor * float(ratios.max().sqrt())
-            self.coarseness = coarseness if math.isnan(self.coarseness) else max(self.coarseness, coarseness)
+            coarseness = factor * _largest_curvature(self._previous, current)
+            if math.isnan(self.coarseness) or coarseness > self.coarseness:
+                self.coarseness = coarseness
         self._previous = current
 
     @torch.no_grad()
@@ -455,7 +484,8 @@ class _RandomWalk:
         """Return the loss of θ0 on the same examples, of each chain's batch if they are separate."""
         if not separate:
             return self.start_loss
-        return torch.stack([self.loss(self.chains.model(a), b) for a, b in zip(x, y, strict=True)])
+        batches = zip(x, y, strict=True)
+        return torch.stack([self.loss(self.chains.model(inputs), targets) for inputs, targets in batches])
 
     def _forget(self) -> None:
         """Forget the records of all steps so far."""
@@ -464,9 +494,26 @@ class _RandomWalk:
         self.coarseness = math.nan
 
     @staticmethod
-    def trace(values: list[Tensor]) -> Floats:
-        """Return values of all steps as an array, (chain, step)."""
-        return np.asarray(torch.stack(values, dim=1).double().cpu().numpy())
+    def trace(records: list[Tensor]) -> Floats:
+        """Return the records of all steps as an array, (chain, step)."""
+        return np.asarray(torch.stack(records, dim=1).double().cpu().numpy())
+
+
+def _largest_curvature(previous: list[tuple[Tensor, Tensor]], current: list[tuple[Tensor, Tensor]]) -> float:
+    """Return the largest curvature of a chain between two draws; 0 for chains that have not moved.
+
+    Parameters
+    ----------
+    previous, current
+        Parameters and gradients at both draws, stacked over chains.
+    """
+    distances = torch.zeros(())  # squared, of each chain, as the changes of the gradient
+    changes = torch.zeros(())
+    for (theta, gradient), (old_theta, old_gradient) in zip(current, previous, strict=True):
+        distances = distances + (theta - old_theta).square().flatten(1).sum(1)
+        changes = changes + (gradient - old_gradient).square().flatten(1).sum(1)
+    ratios = (changes / distances).nan_to_num(0.0, posinf=0.0)
+    return float(ratios.max().sqrt())
 
 
 def _stability_factor(optimizer: Optimizer) -> float:
@@ -474,9 +521,11 @@ def _stability_factor(optimizer: Optimizer) -> float:
     if not isinstance(optimizer, Partitioned):
         return math.nan
     groups = optimizer.param_groups
-    if not all("A" in group.get("word", "") for group in groups):
+    have_momenta = all("A" in group.get("word", "") for group in groups)
+    if not have_momenta:
         return math.nan
-    return max(float(group["lr"]) for group in groups) ** 2 / 4
+    largest_stepsize = max(float(group["lr"]) for group in groups)
+    return largest_stepsize**2 / 4
 
 
 class _Batches:
@@ -485,25 +534,31 @@ class _Batches:
     def __init__(self, data: object, batch: object, chains: int, seed: int, device: torch.device) -> None:
         """Check data and batch size, and move tensors to the device."""
         self.data: Any = data
-        self.chains, self.device = chains, device
+        self.chains = chains
+        self.device = device
         self.generator = torch.Generator().manual_seed(seed)
         self.batch: int | None = None  # examples drawn for each chain
         self.batches_per_epoch = 0
         self.separate = True
         if is_pair(data):
-            x, y = check_batch(data)
-            if not len(x):
-                raise ValueError("llc: data has no examples")
-            self.data = x.to(device), y.to(device)
-            size = len(x) if batch is None else whole("llc: batch", batch, low=1, high=len(x) + 1)
-            self.batch = size if size < len(x) else None
-            self.separate = self.batch is not None
+            self._take_tensors(data, batch)
         elif not is_loader(data, repeatable=True):
             raise TypeError(f"llc: data must be tensors (X, y), or {LOADER}; got {shown(data)}")
         elif batch is not None:
             raise ValueError(
                 f"llc: batch applies to tensors, and a loader has its own batches; got batch={shown(batch)}"
             )
+
+    def _take_tensors(self, pair: tuple[Tensor, Tensor], batch: object) -> None:
+        """Move tensors (X, y) to the device; chains have separate batches if these have fewer examples."""
+        x, y = check_batch(pair)
+        if not len(x):
+            raise ValueError("llc: data has no examples")
+        self.data = x.to(self.device), y.to(self.device)
+        batch_size = len(x) if batch is None else whole("llc: batch", batch, low=1, high=len(x) + 1)
+        self.separate = batch_size < len(x)
+        if self.separate:
+            self.batch = batch_size
 
     @torch.no_grad()
     def measure(self, loss: Callable[[Tensor, Tensor], float]) -> tuple[int, float]:
@@ -512,25 +567,27 @@ class _Batches:
         A loader with all examples in one batch is replaced by its tensors, and complete batches of any other
         loader are counted. `loss` returns the mean over a batch.
         """
-        total, sizes = 0.0, list[int]()
+        loss_sum = 0.0
+        sizes: list[int] = []
         for x, y in self._chunks():
-            total += len(x) * loss(x, y)
+            loss_sum += len(x) * loss(x, y)
             sizes.append(len(x))
-            last_batch = x, y
-        if not sum(sizes):
+        example_count = sum(sizes)
+        if not example_count:
             raise ValueError("llc: the loader has no batches")
+
         if len(sizes) == 1 and not is_pair(self.data):
-            self.data, self.separate = last_batch, False
+            self.data = x, y
+            self.separate = False
         self.batches_per_epoch = sizes.count(sizes[0])
-        return sum(sizes), total / sum(sizes)
+        return example_count, loss_sum / example_count
 
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield all examples once: those of tensors at once if the steps see them so, otherwise in chunks."""
         if not is_pair(self.data):
             return self._read_loader()
-        size = CHUNK_SIZE if self.separate else len(self.data[0])
-        x, y = (torch.split(tensor, size) for tensor in self.data)
-        return zip(x, y, strict=True)
+        chunk_size = CHUNK_SIZE if self.separate else len(self.data[0])
+        return iterate_chunks(self.data, chunk_size)
 
     def _read_loader(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the batches of the loader once."""
@@ -555,22 +612,27 @@ class _Batches:
 
         Inputs and targets are (chains, examples, ...). Batches shorter than the first are left out.
         """
-        waiting: list[tuple[Tensor, Tensor]] = []
-        size = step = 0
+        batches = self._complete_batches()
+        for step in count():
+            inputs: list[Tensor] = []
+            targets: list[Tensor] = []
+            for x, y in islice(batches, self.chains):
+                inputs.append(x)
+                targets.append(y)
+            turns = assign_turns(step, self.chains, self.batches_per_epoch)
+            yield (
+                torch.stack([inputs[turn] for turn in turns]),
+                torch.stack([targets[turn] for turn in turns]),
+            )
+
+    def _complete_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the batches of the loader over epochs without end, without those shorter than the first."""
+        complete_size = 0  # of the first batch
         while True:
             for x, y in self._read_loader():
-                size = size or len(x)
-                if len(x) == size:
-                    waiting.append((x, y))
-                if len(waiting) < self.chains:
-                    continue
-
-                turns = assign_turns(step, self.chains, self.batches_per_epoch)
-                yield (
-                    torch.stack([waiting[turn][0] for turn in turns]),
-                    torch.stack([waiting[turn][1] for turn in turns]),
-                )
-                waiting, step = [], step + 1
+                complete_size = complete_size or len(x)
+                if len(x) == complete_size:
+                    yield x, y
 
 
 # Parameters that move
@@ -581,7 +643,8 @@ class _MaskedTensor(nn.Module):
 
     def __init__(self, tensor: Tensor, mask: Tensor) -> None:
         super().__init__()
-        self.shape, self.index = tensor.shape, mask.flatten().nonzero().flatten()
+        self.shape = tensor.shape
+        self.index = mask.flatten().nonzero().flatten()
         self.values = tensor.detach().clone().flatten()
 
     def forward(self, elements: Tensor) -> Tensor:
@@ -626,18 +689,21 @@ def _apply_masks(model: nn.Module, only: Mapping[str, Tensor | bool]) -> None:
     if not isinstance(only, Mapping):
         raise TypeError(f"llc: only must be a dict of masks by the names of parameters, got {shown(only)}")
     parameters = dict(model.named_parameters())
-    if unknown := [name for name in only if name not in parameters]:
+    unknown_names = [repr(name) for name in only if name not in parameters]
+    if unknown_names:
         raise ValueError(
-            f"llc: only has {', '.join(map(repr, unknown))}; the parameters are {', '.join(parameters)}"
+            f"llc: only has {', '.join(unknown_names)}; the parameters are {', '.join(parameters)}"
         )
 
-    occurrences = [id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False)]
+    occurrences = Counter(id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False))
     for name, parameter in parameters.items():
         mask = _checked_mask(name, only.get(name, False), parameter)
-        parameter.requires_grad_(bool(mask.any()))
-        if bool(mask.all()) or not bool(mask.any()):
+        moves = bool(mask.any())
+        parameter.requires_grad_(moves)
+        if not moves or bool(mask.all()):
             continue
-        if occurrences.count(id(parameter)) > 1:
+
+        if occurrences[id(parameter)] > 1:
             raise ValueError(f"llc: {name!r} is shared between layers and moves as a whole: give it True")
         owner, _, attribute = name.rpartition(".")
         rule = _MaskedTensor(parameter, mask)
@@ -682,12 +748,11 @@ def _checked_loss(value: object) -> float:
 
 def _check_alive(chains: Chains, step: int) -> None:
     """Raise an error if chains are not finite after a step."""
-    alive = chains.alive()
-    if not bool(alive.all()):
-        diverged = ", ".join(map(str, (~alive).nonzero().flatten().tolist()))
+    diverged = (~chains.alive()).nonzero().flatten().tolist()
+    if diverged:
         raise RuntimeError(
-            f"llc: chains {diverged} have diverged by step {step}: choose a smaller lr, or a stronger "
-            "localization"
+            f"llc: chains {', '.join(map(str, diverged))} have diverged by step {step}: choose a smaller lr, "
+            "or a stronger localization"
         )
 
 
@@ -707,14 +772,16 @@ def _warn_of_problems(result: LearningCoefficient) -> None:
     if not result.off:
         return
 
-    ratios = ", ".join(f"{name} {_ratio_text(result.temperatures[name])}" for name in result.off)
-    batches = "larger batches, " if result.batches else ""
-    remedy = f"{batches}a smaller lr or a longer burn_in bring it closer"
-    if result.interval[1] < 0:
+    ratios = [f"{name} {_ratio_text(result.temperatures[name])}" for name in result.off]
+    remedy = "a smaller lr or a longer burn_in bring it closer"
+    if result.batches:
+        remedy = f"larger batches, {remedy}"
+    _, high = result.interval
+    if high < 0:
         remedy = "the loss falls below that of the module as it is: train it to a minimum first"
     warnings.warn(
         f"the sampler is not at its temperature, so the coefficient {result.value:.4g} is that of another "
-        f"law: in units of 1/(nβ), {ratios}; {remedy}",
+        f"law: in units of 1/(nβ), {', '.join(ratios)}; {remedy}",
         OffTemperatureWarning,
         stacklevel=3,
     )

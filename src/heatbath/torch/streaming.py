@@ -43,7 +43,7 @@ from heatbath._internal.checks import shown, whole
 from heatbath._internal.interrupts import deferred_interrupts
 from heatbath._internal.warnings import DivergedWarning, warn
 from heatbath.diagnostics.drift import FALSE_ALARMS, SETTLED, DriftWarning, Watch
-from heatbath.diagnostics.statistics import BlockAverage, Estimate
+from heatbath.diagnostics.statistics import NORMAL, BlockAverage, Estimate
 from heatbath.models.likelihood import COST, FEWEST
 from heatbath.reference import random
 from heatbath.torch.data import CHUNK_SIZE, is_pair, prepare_inputs
@@ -55,6 +55,7 @@ from heatbath.torch.prediction.states import check_module, is_chains, select_ten
 
 DEFAULT_WINDOW = 10_000  # examples that count
 MOST_BATCHES = 4096  # whose sizes are remembered, so that a drift can be dated
+MOST_NAMES = 3  # of parameters in a message
 
 Loss = Callable[[Any, Tensor], Tensor]
 
@@ -77,6 +78,19 @@ class Learned(NamedTuple):
     drift: DriftWarning | None
 
 
+class _Counts(NamedTuple):
+    """Counts of a stream in the order in which they are saved; see the attributes of `Stream`.
+
+    `steps_made` and `step_of_draw` are the numbers of steps so far, and at the last draw of the noise.
+    """
+
+    seen: int
+    batches: int
+    n: int
+    steps_made: int
+    step_of_draw: int
+
+
 class Window:
     """The latest examples in the order of their arrival, in tensors that are overwritten cyclically.
 
@@ -93,7 +107,9 @@ class Window:
     """
 
     def __init__(self, capacity: int) -> None:
-        self.capacity, self.first, self.count = capacity, 0, 0
+        self.capacity = capacity
+        self.first = 0
+        self.count = 0
         self.tensors: tuple[Tensor, ...] = ()
 
     def add(self, *batch: Tensor) -> None:
@@ -104,41 +120,43 @@ class Window:
         *batch
             Inputs and targets, tensors of equal length. Type and shape must be those of the examples before.
         """
-        batch = tuple(tensor.detach()[-self.capacity :] for tensor in batch)
-        self._check_types(batch)
-        size = len(batch[0])
-        self._grow(self.count + size, batch)
+        kept_batch = tuple(tensor.detach()[-self.capacity :] for tensor in batch)
+        self._check_types(kept_batch)
+        added = len(kept_batch[0])
+        self._grow(self.count + added, kept_batch)
 
-        room = len(self.tensors[0])
-        rows = (self.first + self.count + torch.arange(size)) % room
-        for storage, values in zip(self.tensors, batch, strict=True):
-            storage[rows.to(storage.device)] = values
+        row_count = len(self.tensors[0])
+        rows = (self.first + self.count + torch.arange(added)) % row_count
+        for storage, examples in zip(self.tensors, kept_batch, strict=True):
+            storage[rows.to(storage.device)] = examples
 
-        dropped = max(0, self.count + size - self.capacity)
-        self.first, self.count = (self.first + dropped) % room, self.count + size - dropped
+        dropped = max(0, self.count + added - self.capacity)
+        self.first = (self.first + dropped) % row_count
+        self.count += added - dropped
 
     def _check_types(self, batch: tuple[Tensor, ...]) -> None:
         """Refuse examples whose type or shape differs from that of the kept ones."""
-        for storage, values in zip(self.tensors, batch, strict=False):
-            if (storage.dtype, storage.shape[1:]) != (values.dtype, values.shape[1:]):
+        for storage, examples in zip(self.tensors, batch, strict=False):
+            kept_shape = tuple(storage.shape[1:])
+            shape = tuple(examples.shape[1:])
+            if storage.dtype != examples.dtype or kept_shape != shape:
                 raise ValueError(
                     "examples that are kept must have the same shape and type: those before were "
-                    f"{storage.dtype} {tuple(storage.shape[1:])}, got {values.dtype} "
-                    f"{tuple(values.shape[1:])}; make them alike, or learn with batch='fresh', which keeps "
-                    "none"
+                    f"{storage.dtype} {kept_shape}, got {examples.dtype} {shape}; make them alike, or learn "
+                    "with batch='fresh', which keeps none"
                 )
 
     def _grow(self, needed: int, batch: tuple[Tensor, ...]) -> None:
         """Make room for this many examples, up to the capacity; new tensors are of the types of the batch."""
-        room = len(self.tensors[0]) if self.tensors else 0
-        if needed <= room or room >= self.capacity:
+        row_count = len(self.tensors[0]) if self.tensors else 0
+        if needed <= row_count or row_count >= self.capacity:
             return
-        room = min(self.capacity, max(2 * room, needed))
-        previous = self.to_list()
-        self.tensors = tuple(values.new_empty((room, *values.shape[1:])) for values in batch)
+        larger_count = min(self.capacity, max(2 * row_count, needed))
+        kept = self.to_list()
+        self.tensors = tuple(examples.new_empty((larger_count, *examples.shape[1:])) for examples in batch)
         self.first = 0
-        for storage, values in zip(self.tensors, previous, strict=False):
-            storage[: self.count] = values
+        for storage, examples in zip(self.tensors, kept, strict=False):
+            storage[: self.count] = examples
 
     def rows(self, indices: Tensor) -> tuple[Tensor, ...]:
         """Return inputs and targets of some examples by their age: 0 is the oldest."""
@@ -147,12 +165,15 @@ class Window:
 
     def to_list(self) -> list[Tensor]:
         """Return all examples in order, inputs and targets; [] where there are none."""
-        return list(self.rows(torch.arange(self.count))) if self.count else []
+        if not self.count:
+            return []
+        return list(self.rows(torch.arange(self.count)))
 
     def keep(self, latest: int) -> None:
         """Drop all but this many of the latest examples."""
-        dropped = self.count - min(latest, self.count)
-        self.first, self.count = self.first + dropped, self.count - dropped
+        dropped = max(0, self.count - latest)
+        self.first += dropped
+        self.count -= dropped
 
 
 class Stream:
@@ -244,16 +265,21 @@ class Stream:
                 "Stream: a module, its optimiser and a loss of outputs and targets are needed, got "
                 f"{shown(optimizer)} and {shown(loss)}"
             )
-        self.model, self.optimizer, self._loss = model, optimizer, loss
+        self.model = model
+        self.optimizer = optimizer
+        self._loss = loss
         self.window = None if window is None else whole("Stream: window", window, low=1)
         self.batch = _checked_batch(batch, self.window)
         self.steps = whole("Stream: steps", steps, low=1)
         self.forget = bool(forget)
         self.samples: deque[dict[str, Tensor]] = deque(maxlen=whole("Stream: samples", samples, low=0))
 
-        self.seen, self.batches, self.n = 0, 0, 0
+        self.seen = 0
+        self.batches = 0
+        self.n = 0
         self._diverged: set[int] = set()  # chains that a warning has named
-        self._steps_made, self._step_of_draw = 0, 0  # steps so far, and at the last draw of the noise
+        self._steps_made = 0
+        self._step_of_draw = 0  # number of steps at the last draw of the noise
         self._losses = BlockAverage()
         self._sizes: deque[int] = deque(maxlen=MOST_BATCHES)  # of the batches that count
         self._recent = None if self.batch == "fresh" else Window(self.window or 1)
@@ -263,17 +289,22 @@ class Stream:
                 "posterior noise= a number, or the stream a window and another batch than 'fresh'"
             )
 
-        groups = self._groups
-        adaptive = [(i, label) for i, label in enumerate(labels(groups)) if "xi" in groups[i]]
-        bound = false_alarms * (1 + len(adaptive))  # because each series may raise a false alarm
+        part_names = labels(self._groups)
+        adaptive_parts = [index for index, group in enumerate(self._groups) if "xi" in group]
+        bound = false_alarms * (1 + len(adaptive_parts))  # because each series may raise a false alarm
         self._watch = Watch("the loss before learning", bound)
-        self._frictions = {i: Watch(f"the friction of part {label!r}", bound) for i, label in adaptive}
+        self._frictions = {
+            index: Watch(f"the friction of part {part_names[index]!r}", bound) for index in adaptive_parts
+        }
 
     def __repr__(self) -> str:
-        value, error = self.loss
-        interval = f" ± {1.96 * error:.2g}" if math.isfinite(error) else ""
-        loss = f", loss before learning {value:.4g}{interval}" if self.batches else ""
-        return f"Stream({self.seen:,} examples in {self.batches:,} batches, {self.n:,} count{loss})"
+        text = f"{self.seen:,} examples in {self.batches:,} batches, {self.n:,} count"
+        if self.batches:
+            loss = self.loss
+            text += f", loss before learning {loss.value:.4g}"
+            if math.isfinite(loss.error):
+                text += f" ± {NORMAL * loss.error:.2g}"
+        return f"Stream({text})"
 
     @property
     def loss(self) -> Estimate:
@@ -355,9 +386,13 @@ class Stream:
         if drift is not None and self.forget:
             self._forget_before(drift.since)
         elif self.samples.maxlen:
-            state = select_tensors(self.model.state_dict())
-            self.samples.append({name: value.to("cpu", copy=True) for name, value in state.items()})
+            self.samples.append(self._copy_state())
         return Learned(loss, self.n, drift)
+
+    def _copy_state(self) -> dict[str, Tensor]:
+        """Return copies on the CPU of the model's parameters and buffers, by name."""
+        tensors = select_tensors(self.model.state_dict())
+        return {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
@@ -383,40 +418,52 @@ class Stream:
         """
         with torch.no_grad(), self._evaluating():
             losses = self._compute_losses(x, y).double().flatten()
-        if len(losses) != (self.model.count if is_chains(self.model) else 1):
+        chain_count = self.model.count if is_chains(self.model) else 1
+        if len(losses) != chain_count:
             raise ValueError(
                 f"the loss must be one number, the mean over the batch; got {len(losses)} numbers"
             )
 
         alive = losses.isfinite()
         if not alive.any():
-            broken = [name for name, p in self.model.named_parameters() if not p.isfinite().all()]
-            cause = "check the data"
-            if broken:
-                cause = f"{', '.join(broken[:3])} of the model are not finite either: it has diverged"
+            cause = self._divergence_cause()
             raise ValueError(f"the loss of a batch is not finite, and nothing was learned of it; {cause}")
-
-        if new := set((~alive).nonzero().flatten().tolist()) - self._diverged:
-            self._diverged |= new
-            names = ", ".join(map(str, sorted(new)))
-            warn(f"chains {names} diverged by batch {self.batches}, and the others continue", DivergedWarning)
+        diverged = set((~alive).nonzero().flatten().tolist())
+        self._warn_of_diverged(diverged - self._diverged)
         return float(losses[alive].mean())
+
+    def _divergence_cause(self) -> str:
+        """Return as text why no loss may be finite: parameters that are not, or otherwise the data."""
+        broken = [name for name, p in self.model.named_parameters() if not p.isfinite().all()]
+        if not broken:
+            return "check the data"
+        return f"{', '.join(broken[:MOST_NAMES])} of the model are not finite either: it has diverged"
+
+    def _warn_of_diverged(self, newly_diverged: set[int]) -> None:
+        """Warn of chains that have diverged since the last batch, if there are any, and remember them."""
+        if not newly_diverged:
+            return
+        self._diverged |= newly_diverged
+        numbers = ", ".join(map(str, sorted(newly_diverged)))
+        warn(f"chains {numbers} diverged by batch {self.batches}, and the others continue", DivergedWarning)
 
     def _add_examples(self, x: Tensor, y: Tensor) -> float:
         """Count a batch and keep it if there is a window; return |change of n|/n."""
-        previous, size = self.n, len(x)
+        previous_n = self.n
         if self._recent is not None:
             self._recent.add(x, y)
-        self.seen, self.batches = self.seen + size, self.batches + 1
-        self._sizes.append(size)
-        self._set_count(min(previous + size, self.window or math.inf))
-        return abs(self.n - previous) / self.n
+        self.seen += len(x)
+        self.batches += 1
+        self._sizes.append(len(x))
+        self._set_count(min(previous_n + len(x), self.window or math.inf))
+        return abs(self.n - previous_n) / self.n
 
     def _set_count(self, n: float) -> None:
         """Let n examples count, also in the posterior of the optimiser."""
         self.n = int(n)
-        while len(self._sizes) > 1 and sum(self._sizes) - self._sizes[0] >= self.n:
-            self._sizes.popleft()
+        excess = sum(self._sizes) - self.n
+        while len(self._sizes) > 1 and self._sizes[0] <= excess:
+            excess -= self._sizes.popleft()
         if isinstance(self.optimizer, Partitioned) and any("n" in group for group in self._groups):
             self.optimizer.set_examples(self.n)
 
@@ -441,12 +488,13 @@ class Stream:
 
     def _draw_examples(self, window: Window, arrived: int) -> tuple[Tensor, ...]:
         """Return the inputs and targets of a step from the window, when this many examples arrived."""
-        size = min(self._step_size(window, arrived), window.count)
-        indices = np.arange(size)
-        if size < window.count:
-            group = self._groups[0] if self._groups else {}
-            seed, chain = group.get("seed", 0), group.get("chain", 0)
-            indices = random.batch(seed, chain, self._steps_made, window.count, size)
+        step_size = self._step_size(window, arrived)
+        if step_size >= window.count:
+            return window.rows(torch.arange(window.count))
+        group = self._groups[0] if self._groups else {}
+        seed = group.get("seed", 0)
+        chain = group.get("chain", 0)
+        indices = random.batch(seed, chain, self._steps_made, window.count, step_size)
         return window.rows(torch.as_tensor(indices))
 
     def _step_size(self, window: Window, arrived: int) -> int:
@@ -464,15 +512,15 @@ class Stream:
         if window is None or not self._samples_noise:
             return
         assert isinstance(self.optimizer, Partitioned)
-        size = self._step_size(window, self._sizes[-1])
+        step_size = self._step_size(window, self._sizes[-1])
         passes_per_step = 3  # a forward pass, and a backward pass that takes twice as long
-        spacing = max(FEWEST, COST * window.count / (passes_per_step * size))
+        spacing = max(FEWEST, COST * window.count / (passes_per_step * step_size))
         if self._steps_made - self._step_of_draw < spacing:
             return
 
         self._step_of_draw = self._steps_made
         with torch.no_grad(), self._evaluating():
-            chunks = (window.rows(indices) for indices in torch.split(torch.arange(window.count), CHUNK_SIZE))
+            chunks = map(window.rows, torch.split(torch.arange(window.count), CHUNK_SIZE))
             self.optimizer.draw_noise(self.model(x) - y for x, y in chunks)
 
     # Drift
@@ -490,13 +538,14 @@ class Stream:
         """
         if self._watch.false_alarms == math.inf:
             return None
-        drifts = [self._watch.add(loss)]
+        drift = self._watch.add(loss)
         for index, watch in self._frictions.items():
             noise = gradient_noise(self.optimizer, index)
-            if growth < SETTLED and noise is not None:
-                drifts.append(watch.add(noise))
+            if growth >= SETTLED or noise is None:
+                continue
+            friction_drift = watch.add(noise)
+            drift = drift or friction_drift
 
-        drift = next(filter(None, drifts), None)
         if drift is not None:
             for watch in self._watches:
                 watch.forget()  # otherwise the others would report the same change
@@ -523,12 +572,12 @@ class Stream:
         dict
             The state, for `load_state_dict`.
         """
-        window = self._recent
+        counts = _Counts(self.seen, self.batches, self.n, self._steps_made, self._step_of_draw)
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "window": [] if window is None else window.to_list(),
-            "counts": [self.seen, self.batches, self.n, self._steps_made, self._step_of_draw],
+            "window": [] if self._recent is None else self._recent.to_list(),
+            "counts": list(counts),
             "sizes": list(self._sizes),
             "losses": self._losses.state_dict(),
             "watches": [watch.state_dict() for watch in self._watches],
@@ -548,11 +597,13 @@ class Stream:
         ValueError
             If window, batch or optimiser are different.
         """
-        rows = state_dict["window"]  # inputs and targets, or []
-        n = state_dict["counts"][2]
+        kept_examples = state_dict["window"]  # inputs and targets, or []
+        counts = _Counts(*state_dict["counts"])
         has_other_watches = len(state_dict["watches"]) != len(self._watches)
-        has_other_window = n > (self.window or math.inf) or (n and bool(rows) != (self._recent is not None))
-        if has_other_watches or has_other_window:
+        has_too_many = self.window is not None and counts.n > self.window
+        keeps_examples = self._recent is not None
+        has_other_window = counts.n > 0 and bool(kept_examples) != keeps_examples
+        if has_other_watches or has_too_many or has_other_window:
             raise ValueError(
                 "this is the state of a stream with another window, batch or optimiser: make the stream with "
                 "the arguments that it had"
@@ -560,7 +611,11 @@ class Stream:
 
         self.model.load_state_dict(state_dict["model"])
         self.optimizer.load_state_dict(state_dict["optimizer"])
-        self.seen, self.batches, self.n, self._steps_made, self._step_of_draw = state_dict["counts"]
+        self.seen = counts.seen
+        self.batches = counts.batches
+        self.n = counts.n
+        self._steps_made = counts.steps_made
+        self._step_of_draw = counts.step_of_draw
         self._sizes = deque(state_dict["sizes"], MOST_BATCHES)
         self._losses.load_state_dict(state_dict["losses"])
         for watch, state in zip(self._watches, state_dict["watches"], strict=True):
@@ -568,8 +623,8 @@ class Stream:
         self.samples = deque(state_dict["samples"], self.samples.maxlen)
         if self._recent is not None:
             self._recent = Window(self._recent.capacity)
-            if rows:
-                self._recent.add(*rows)
+            if kept_examples:
+                self._recent.add(*kept_examples)
 
 
 def _checked_batch(batch: object, window: int | None) -> int | str | None:
@@ -613,10 +668,16 @@ def gradient_noise(optimizer: Optimizer, index: int) -> float | None:
     assert isinstance(optimizer, Partitioned)
     group = optimizer.param_groups[index]
     method = optimizer._method_of_last_step(index)  # its choices may have changed since
-    variances = []
+    variances: list[float] = []
     for chain in range(group["chains"] or 1):
-        values = values_of(group_of_chain(group, chain))
-        variance = method.gradient_noise(values, float(values["lr"]), float(np.mean(values["xi"])))
-        if variance is not None and math.isfinite(variance * values.get("noise", 1.0)):
-            variances.append(variance * values.get("noise", 1.0))
-    return sum(variances) / len(variances) if variances else None
+        coefficients = values_of(group_of_chain(group, chain))
+        mean_friction = float(np.mean(coefficients["xi"]))
+        scaled_variance = method.gradient_noise(coefficients, float(coefficients["lr"]), mean_friction)
+        if scaled_variance is None:
+            continue
+        variance = scaled_variance * coefficients.get("noise", 1.0)
+        if math.isfinite(variance):
+            variances.append(variance)
+    if not variances:
+        return None
+    return sum(variances) / len(variances)

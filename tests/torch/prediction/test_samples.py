@@ -108,6 +108,17 @@ def test_a_folder_of_other_samples_is_refused_when_it_is_opened(tmp_path):
             Samples(model_of(0.0), burn_in=1, folder=tmp_path)
 
 
+@pytest.mark.parametrize(
+    "frozen", [["0.weight"], {"0.weight": [1.0]}, {"0.weight": 1.0}, {"0.weight": ["a", 1]}]
+)
+def test_altered_fingerprints_in_a_folder_are_refused(frozen, tmp_path):
+    samples = collect(1, folder=tmp_path)
+    settings = tmp_path / "samples.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"frozen": frozen}))
+    with pytest.raises(ValueError, match=r"samples\.json, which holds their settings, .* altered"):
+        Samples(samples.model, folder=tmp_path)
+
+
 def test_settings_of_a_folder_without_samples_are_compared(tmp_path):
     samples = collect(1, folder=tmp_path)
     (tmp_path / "sample-000000000001.pt").unlink()

@@ -8,7 +8,7 @@ its own statistics need one more pass over training data.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator, Mapping, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 def find_norms(model: nn.Module) -> dict[str, _NormBase]:
     """Return the submodules that keep running statistics, by name: batch and instance norms."""
-    from torch import nn
+    from torch.nn.modules.batchnorm import _NormBase
 
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, nn.modules.batchnorm._NormBase)
-        and module.track_running_stats
-        and module.running_mean is not None
-    }
+    norms: dict[str, _NormBase] = {}
+    for name, module in model.named_modules():
+        if not isinstance(module, _NormBase):
+            continue
+        if module.track_running_stats and module.running_mean is not None:
+            norms[name] = module
+    return norms
 
 
 def renew_statistics(model: nn.Module, batches: object) -> None:
@@ -67,24 +67,34 @@ def renew_statistics(model: nn.Module, batches: object) -> None:
     if not norms:
         return
     previous = copy_statistics(model)
-    momenta = {name: norm.momentum for name, norm in norms.items()}
-    count = 0  # of batches
+    batch_count = 0
     try:
-        with evaluation_mode(model), torch.no_grad():
-            for norm in norms.values():
-                norm.reset_running_stats()
-                norm.momentum = None  # averages all batches with equal weights
-                norm.training = True
+        with evaluation_mode(model), _averaging_mode(norms), torch.no_grad():
             for inputs in iterate_inputs(model, batches):
                 model(inputs)
-                count += 1
-        if not count:
+                batch_count += 1
+        if not batch_count:
             raise ValueError(
                 "batch-norm statistics need training data, and the loader has no batches: give one that has"
             )
     except BaseException:
         model.load_state_dict(previous, strict=False)
         raise
+
+
+@contextmanager
+def _averaging_mode(norms: Mapping[str, _NormBase]) -> Iterator[None]:
+    """Let norms average the batches of the block with equal weights; restore their momenta when it ends.
+
+    The averages stay. The norms are in training mode then too, which the caller restores.
+    """
+    momenta = {name: norm.momentum for name, norm in norms.items()}
+    try:
+        for norm in norms.values():
+            norm.reset_running_stats()
+            norm.momentum = None  # torch's sign for equal weights
+            norm.training = True
+        yield
     finally:
         for name, norm in norms.items():
             norm.momentum = momenta[name]
@@ -92,11 +102,11 @@ def renew_statistics(model: nn.Module, batches: object) -> None:
 
 def copy_statistics(model: nn.Module) -> dict[str, Tensor]:
     """Return copies on the CPU of all running statistics, by their names in the model's state."""
-    return {
-        f"{name}.{key}" if name else key: value.to("cpu", copy=True)
-        for name, norm in find_norms(model).items()
-        for key, value in norm.named_buffers(recurse=False)
-    }
+    statistics: dict[str, Tensor] = {}
+    for prefix, norm in find_norms(model).items():
+        for name, tensor in norm.named_buffers(prefix, recurse=False):
+            statistics[name] = tensor.to("cpu", copy=True)
+    return statistics
 
 
 def has_training_norms(model: nn.Module) -> bool:
@@ -106,11 +116,12 @@ def has_training_norms(model: nn.Module) -> bool:
 
 def warn_of_stale_statistics(model: nn.Module, samples: object) -> None:
     """Warn if samples were taken in training mode and their batch-norm statistics were not renewed."""
-    if isinstance(samples, Sized) and (stale := getattr(samples, "stale", [])):
+    stale_steps = getattr(samples, "stale", [])
+    if stale_steps and isinstance(samples, Sized):
         warnings.warn(
-            f"{len(stale)} of {len(samples)} samples of {type(model).__name__} have batch-norm statistics "
-            "that are running means over steps of training, not their own: renew them with training "
-            "data, as in samples.renew(loader)",
+            f"{len(stale_steps)} of {len(samples)} samples of {type(model).__name__} have batch-norm "
+            "statistics that are running means over steps of training, not their own: renew them with "
+            "training data, as in samples.renew(loader)",
             StaleStatisticsWarning,
             stacklevel=3,
         )

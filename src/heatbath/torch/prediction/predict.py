@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from heatbath.torch.prediction.states import (
     names_text,
     select_tensors,
     single_module,
+    single_states,
 )
 
 if TYPE_CHECKING:
@@ -103,14 +105,17 @@ def predict(
     if is_loader(x) and isinstance(samples, Iterator):
         samples = list(samples)  # because every batch needs them
     module = single_module(model)
-    parts = [_predict_batch(module, samples, inputs, task, variance) for inputs in iterate_inputs(module, x)]
-    if not parts:
+    batches = iterate_inputs(module, x)
+    predictions = [_predict_batch(module, samples, inputs, task, variance) for inputs in batches]
+    if not predictions:
         raise ValueError("the loader has no batches: there is nothing to predict")
 
-    prediction = Prediction(*map(_concatenate, zip(*parts, strict=True)))
+    fields = zip(*predictions, strict=True)
+    prediction = Prediction(*map(_concatenate, fields))
     if variance is None:
         return prediction
-    return prediction._replace(noise=torch.from_numpy(parts[0].noise))  # one for each output, not example
+    output_noise = predictions[0].noise  # the same in all batches: one for each output, not example
+    return prediction._replace(noise=torch.from_numpy(output_noise))
 
 
 def outputs(model: nn.Module, samples: Iterable[State], x: object, *, task: Task) -> Floats:
@@ -134,16 +139,16 @@ def outputs(model: nn.Module, samples: Iterable[State], x: object, *, task: Task
     if not batches:
         raise ValueError("the loader has no batches: there is nothing to predict")
 
-    rows = []  # for each sample the predictions of its chains, (chains, examples, ..., outputs)
+    sample_outputs = []  # of each sample those of its chains, (chains, examples, ..., outputs)
     for sample in samples:
-        row = []
-        for state in model.states(sample) if is_chains(model) else [sample]:
-            parts = [_sample_outputs(module, state, batch, task) for batch in batches]
-            row.append(np.concatenate(parts))
-        rows.append(np.stack(row))
-    if not rows:
+        chain_outputs = []
+        for state in single_states(model, sample):
+            batch_outputs = [_sample_outputs(module, state, batch, task) for batch in batches]
+            chain_outputs.append(np.concatenate(batch_outputs))
+        sample_outputs.append(np.stack(chain_outputs))
+    if not sample_outputs:
         raise ValueError("there are no samples: take some after the burn-in")
-    return np.stack(rows, axis=1)
+    return np.stack(sample_outputs, axis=1)
 
 
 def _finite_states(chains: Chains, samples: Iterable[State]) -> Iterator[dict[str, Tensor]]:
@@ -163,26 +168,26 @@ def _finite_states(chains: Chains, samples: Iterable[State]) -> Iterator[dict[st
     ValueError
         At the end, if no state was finite.
     """
-    diverged = finite = 0
+    state_count = 0
+    finite_count = 0
     for sample in samples:
-        for state, alive in zip(chains.states(sample), chains.alive(sample).tolist(), strict=True):
-            if alive:
-                finite += 1
-                yield state
-            else:
-                diverged += 1
+        alive = chains.alive(sample).tolist()
+        state_count += len(alive)
+        finite_count += alive.count(True)
+        yield from compress(chains.states(sample), alive)
+    if finite_count == state_count:
+        return
 
-    if diverged and not finite:
+    if not finite_count:
         raise ValueError(
             "all chains have diverged: there are no finite samples; choose a smaller stepsize (lr)"
         )
-    if diverged:
-        warnings.warn(
-            f"{diverged} of {diverged + finite} states of the chains are not finite, and are left out: some "
-            "chains have diverged",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+    warnings.warn(
+        f"{state_count - finite_count} of {state_count} states of the chains are not finite, and are left "
+        "out: some chains have diverged",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def _predict_batch(
@@ -191,20 +196,20 @@ def _predict_batch(
     """Average the predictions of samples for one batch; `noise` is a scalar variance."""
     average = Average(task)
     for state in samples:
-        values = _sample_outputs(model, state, inputs, task)
-        average.add(values, None if noise is None else np.full(values.shape[1:], noise))
+        sample_outputs = _sample_outputs(model, state, inputs, task)
+        output_noise = None if noise is None else np.full(sample_outputs.shape[1:], noise)
+        average.add(sample_outputs, output_noise)
     return average.prediction()
 
 
-def _concatenate(values: tuple[Floats | None, ...]) -> Any:
-    """Return the values of all batches as one tensor; None where batches have none.
-
-    `values` is one field of the predictions of all batches.
-    """
+def _concatenate(field: tuple[Floats | None, ...]) -> Any:
+    """Return one field of the predictions of all batches as a tensor; None where batches have none."""
     import torch
 
-    arrays = [value for value in values if value is not None]
-    return torch.from_numpy(np.concatenate(arrays)) if arrays else None
+    arrays = [array for array in field if array is not None]
+    if not arrays:
+        return None
+    return torch.from_numpy(np.concatenate(arrays))
 
 
 def _sample_outputs(model: nn.Module, state: State, inputs: object, task: Task) -> Floats:
@@ -228,13 +233,17 @@ def _complete_state(model: nn.Module, state: State) -> dict[str, Tensor]:
             "samples must be Samples, or a list of states such as model.state_dict(); got one that is "
             f"{shown(state)} of type {type(state).__name__}"
         )
-    expected, sampled = select_tensors(model.state_dict(keep_vars=True)), select_tensors(state)
+    expected = select_tensors(model.state_dict(keep_vars=True))
+    sampled = select_tensors(state)
     _check_names_and_shapes(expected, sampled)
-    buffers = model.named_buffers(remove_duplicate=False)
-    not_persistent = {name: value.clone() for name, value in buffers if name not in expected}
-    return not_persistent | {
-        name: sampled[name].to(value.device, copy=True) for name, value in expected.items()
-    }
+
+    copies: dict[str, Tensor] = {}
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        if name not in expected:
+            copies[name] = buffer.clone()
+    for name, tensor in expected.items():
+        copies[name] = sampled[name].to(tensor.device, copy=True)
+    return copies
 
 
 def _check_names_and_shapes(expected: dict[str, Tensor], sampled: dict[str, Tensor]) -> None:
@@ -254,19 +263,25 @@ def _check_names_and_shapes(expected: dict[str, Tensor], sampled: dict[str, Tens
     """
     missing = [name for name in expected if name not in sampled]
     unknown = [name for name in sampled if name not in expected]
-    if missing or unknown:
-        differences = [f"they lack {names_text(missing)}"] if missing else []
-        differences += [f"the model has no {names_text(unknown)}"] if unknown else []
+    differences = []
+    if missing:
+        differences.append(f"they lack {names_text(missing)}")
+    if unknown:
+        differences.append(f"the model has no {names_text(unknown)}")
+    if differences:
         raise ValueError(
             f"the samples are not of this model: {' and '.join(differences)}. Predict with the model that "
             "they were taken from (torch.compile and DistributedDataParallel put a prefix before the names: "
             "use the same wrapper, or none)"
         )
-    if reshaped := [name for name, value in expected.items() if sampled[name].shape != value.shape]:
+
+    reshaped = [name for name, tensor in expected.items() if sampled[name].shape != tensor.shape]
+    if reshaped:
+        sampled_shape = tuple(sampled[reshaped[0]].shape)
+        expected_shape = tuple(expected[reshaped[0]].shape)
         raise ValueError(
             f"the samples are not of this model: the shapes of {names_text(reshaped)} differ "
-            f"({tuple(sampled[reshaped[0]].shape)} in the sample, {tuple(expected[reshaped[0]].shape)} in "
-            "the model)"
+            f"({sampled_shape} in the sample, {expected_shape} in the model)"
         )
 
 
@@ -305,6 +320,7 @@ def _decode_output(output: object, task: Task) -> Floats:
             f"of shape {tuple(output.shape)}: if there is one logit, of the second class, choose "
             "task='binary'"
         )
-    values = output.cpu().double()
-    values = values[:, None] if values.ndim == 1 else values
-    return TASKS[task].decode_torch(values).numpy()
+    columns = output.cpu().double()
+    if columns.ndim == 1:
+        columns = columns[:, None]
+    return TASKS[task].decode_torch(columns).numpy()

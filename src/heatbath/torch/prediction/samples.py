@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from heatbath._internal.arviz import for_arviz
 from heatbath._internal.atomic_write import PART, Content, create, write
@@ -23,6 +23,7 @@ from heatbath.torch.prediction.batchnorm import (
     renew_statistics,
 )
 from heatbath.torch.prediction.states import (
+    Fingerprint,
     check_module,
     fingerprint,
     gather_tensor,
@@ -32,6 +33,7 @@ from heatbath.torch.prediction.states import (
     select_tensors,
     settings_text,
     single_module,
+    single_states,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 SETTINGS = "samples.json"  # file in a folder of samples: the settings and the model's tensors
 RENEWED = "renewed.json"  # file beside it: the steps of samples with renewed batch-norm statistics
 PREFIX = "sample-"  # of the file of one sample, followed by the number of the step in twelve digits
+FOLDER_REMEDY = "choose an empty folder, or the same model and settings"
 
 
 class Samples:
@@ -104,7 +107,7 @@ class Samples:
         if when is not None:
             self._settings["when"] = asdict(when)
         self._renewed: set[int] = set()  # steps of samples with batch-norm statistics of their own
-        self._frozen: dict[str, list[float]] = {}  # fingerprints of the tensors that are not stored
+        self._frozen: dict[str, Fingerprint] = {}  # fingerprints of the tensors that are not stored
         self.folder = None if folder is None else Path(folder).resolve()  # also after a change of directory
         self.step = 0
         self._stored: dict[int, dict[str, Tensor] | Path] = {}  # by the number of the step
@@ -114,7 +117,8 @@ class Samples:
     def __repr__(self) -> str:
         location = "in memory" if self.folder is None else f"in {self.folder}"
         count = f"{len(self)} of at most {self.most} states of {type(self.model).__name__}"
-        spacing = f"every {self.thin} {'steps' if self.when is None else f'of {self.when!r}'}"
+        unit = "steps" if self.when is None else f"of {self.when!r}"
+        spacing = f"every {self.thin} {unit}"
         return f"Samples({count}, {spacing} after {self.burn_in}, at step {self.step}, {location})"
 
     def __len__(self) -> int:
@@ -141,7 +145,8 @@ class Samples:
             Number of steps made so far, where that is not one more than at the last call: after resuming at
             a step without a sample, for example `samples.take(optimizer.param_groups[0]["step"])`.
         """
-        self.step = self.step + 1 if steps is None else whole("steps", steps, low=self.step + 1)
+        next_step = self.step + 1
+        self.step = next_step if steps is None else whole("steps", steps, low=next_step)
         if self.when is not None and not self.when.collects(self.step):
             return
         position = self._position(self.step)
@@ -152,6 +157,7 @@ class Samples:
             self._drop_samples()
             if position % self.thin:
                 return
+
         state = self._copy_state()
         self._stored[self.step] = state if self.folder is None else self._write(self.folder, state)
         if not has_training_norms(single_module(self.model)):
@@ -165,7 +171,9 @@ class Samples:
 
     def _drop_samples(self) -> None:
         """Drop the samples that are not due at the present `thin`, the earliest first."""
-        for step in [step for step in self._stored if self._position(step) % self.thin]:
+        for step in self.steps:
+            if self._position(step) % self.thin == 0:
+                continue
             stored = self._stored.pop(step)
             if isinstance(stored, Path):
                 stored.unlink(missing_ok=True)
@@ -179,13 +187,14 @@ class Samples:
 
         state: dict[str, Tensor] = {}
         copies: dict[int, Tensor] = {}  # by the id of the tensor
-        for name, value in self._model_tensors().items():
-            if value.requires_grad or not isinstance(value, Parameter):  # buffers always move
-                if id(value) not in copies:
-                    copies[id(value)] = gather_tensor(value).to("cpu", copy=True)
-                state[name] = copies[id(value)]
+        for name, tensor in self._model_tensors().items():
+            moves = tensor.requires_grad or not isinstance(tensor, Parameter)  # buffers always move
+            if moves and id(tensor) not in copies:
+                copies[id(tensor)] = gather_tensor(tensor).to("cpu", copy=True)
+            if moves:
+                state[name] = copies[id(tensor)]
             elif name not in self._frozen:
-                self._frozen[name] = list(fingerprint(value))
+                self._frozen[name] = fingerprint(tensor)
         return state
 
     def _model_tensors(self) -> dict[str, Tensor]:
@@ -200,16 +209,19 @@ class Samples:
         ValueError
             If one has changed since the first sample: the samples don't belong to the model any more.
         """
-        values = self._model_tensors() if self._frozen else {}
-        changed = [
-            name for name, recorded in self._frozen.items() if not has_fingerprint(values[name], recorded)
-        ]
+        if not self._frozen:
+            return {}
+        tensors = self._model_tensors()
+        changed = []
+        for name, recorded in self._frozen.items():
+            if not has_fingerprint(tensors[name], recorded):
+                changed.append(name)
         if changed:
             raise ValueError(
                 "the samples don't contain what was frozen when they were taken, and that has changed in the "
                 f"model since: {names_text(sorted(changed))}. Use the samples with the model as it was"
             )
-        return {name: gather_tensor(values[name]).to("cpu") for name in self._frozen}
+        return {name: gather_tensor(tensors[name]).to("cpu") for name in self._frozen}
 
     def resume(self, step: int, thin: int, states: Mapping[int, dict[str, Tensor]]) -> None:
         """Continue in memory at a step, from complete samples that were taken in evaluation mode.
@@ -223,8 +235,10 @@ class Samples:
         states
             The samples by the number of their step, in order.
         """
-        self.step, self.thin = whole("step", step, low=0), whole("thin", thin, low=1)
-        self._stored, self._renewed = dict(states), set(states)
+        self.step = whole("step", step, low=0)
+        self.thin = whole("thin", thin, low=1)
+        self._stored = dict(states)
+        self._renewed = set(states)
 
     # Batch norms
 
@@ -261,18 +275,23 @@ class Samples:
         if isinstance(batches, Iterator):
             batches = list(batches)  # because every sample needs them
 
-        module, frozen = deepcopy(original), self._frozen_tensors()
+        module = deepcopy(original)
+        frozen = self._frozen_tensors()
         for step in self.stale:
-            stored = self._stored[step]
-            state = _load(stored)
-            state = state | self._renewed_statistics(module, frozen | state, batches)
-            if isinstance(stored, Path):
-                write(stored, partial(_save, state))
-            else:
-                self._stored[step] = state
+            state = _load(self._stored[step])
+            statistics = self._renewed_statistics(module, frozen | state, batches)
+            self._replace(step, state | statistics)
             self._renewed.add(step)
             if self.folder is not None:
                 write(self.folder / RENEWED, json.dumps(sorted(self._renewed)))
+
+    def _replace(self, step: int, state: dict[str, Tensor]) -> None:
+        """Store another state in place of the sample at a step, in memory or in its file."""
+        stored = self._stored[step]
+        if isinstance(stored, Path):
+            write(stored, partial(_save, state))
+        else:
+            self._stored[step] = state
 
     def _renewed_statistics(
         self, module: nn.Module, state: dict[str, Tensor], batches: object
@@ -290,17 +309,14 @@ class Samples:
         """
         import torch
 
-        statistics = []
-        for single_state in self.model.states(state) if is_chains(self.model) else [state]:
-            module.load_state_dict(single_state, strict=False)
-            renew_statistics(module, batches)
-            statistics.append(copy_statistics(module))
         if not is_chains(self.model):
-            return statistics[0]
-        return {
-            self.model.place(name): torch.stack([values[name] for values in statistics])
-            for name in statistics[0]
-        }
+            return _statistics_of_state(module, state, batches)
+
+        by_chain = [_statistics_of_state(module, chain, batches) for chain in self.model.states(state)]
+        stacked: dict[str, Tensor] = {}
+        for name in by_chain[0]:
+            stacked[self.model.place(name)] = torch.stack([statistics[name] for statistics in by_chain])
+        return stacked
 
     # Export
 
@@ -345,7 +361,7 @@ class Samples:
             part.unlink(missing_ok=True)  # left behind by a program that was killed
         files = sorted(folder.glob(f"{PREFIX}{'[0-9]' * 12}.pt"))
         if files or (folder / SETTINGS).exists():
-            self._check_folder(folder)
+            self._adopt_folder(folder)
         if not files:
             return
 
@@ -366,45 +382,38 @@ class Samples:
     def _claim_folder(self, folder: Path) -> None:
         """Write the settings to a new folder; refuse one with other settings."""
         if (folder / SETTINGS).exists():
-            self._check_folder(folder)
+            self._adopt_folder(folder)
             return
         content = self._settings | {"tensors": self._tensor_descriptions()}
-        content |= {"frozen": self._frozen} if self._frozen else {}
+        if self._frozen:
+            content["frozen"] = self._frozen
         _create(folder / SETTINGS, json.dumps(content, indent=1))
 
-    def _check_folder(self, folder: Path) -> None:
-        """Refuse a folder with samples of another model or with other settings.
+    def _adopt_folder(self, folder: Path) -> None:
+        """Add the fingerprints of frozen parameters in a folder to those of this object.
 
-        The fingerprints of frozen parameters in the folder are added to those of this object.
+        A folder with samples of another model, or with other settings, is refused.
         """
-        remedy = "choose an empty folder, or the same model and settings"
-        try:
-            content = json.loads((folder / SETTINGS).read_text())
-            settings, tensors = {name: content[name] for name in self._settings}, dict(content["tensors"])
-            settings |= {"when": content["when"]} if "when" in content else {}
-            frozen = {str(name): list(map(float, pair)) for name, pair in content.get("frozen", {}).items()}
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        recorded = _read_settings(folder, list(self._settings))
+        expected_tensors = self._tensor_descriptions()
+        names = expected_tensors.keys() | recorded.tensors.keys()
+        different = [name for name in names if expected_tensors.get(name) != recorded.tensors.get(name)]
+        if different:
             raise ValueError(
-                f"{folder} has samples, and {SETTINGS}, which holds their settings, is missing or was "
-                f"altered ({type(error).__name__}): {remedy}"
-            ) from None
-
-        expected = self._tensor_descriptions()
-        names = expected.keys() | tensors.keys()
-        if different := sorted(name for name in names if expected.get(name) != tensors.get(name)):
-            raise ValueError(
-                f"{folder} has samples of another model, which differs in {names_text(different)}: {remedy}"
+                f"{folder} has samples of another model, which differs in {names_text(sorted(different))}: "
+                f"{FOLDER_REMEDY}"
             )
-        if settings != self._settings:
+        if recorded.settings != self._settings:
             raise ValueError(
-                f"{folder} has samples made with {settings_text(settings)}, got "
-                f"{settings_text(self._settings)}: {remedy}"
+                f"{folder} has samples made with {settings_text(recorded.settings)}, got "
+                f"{settings_text(self._settings)}: {FOLDER_REMEDY}"
             )
-        self._frozen |= frozen
+        self._frozen |= recorded.frozen
 
     def _tensor_descriptions(self) -> dict[str, str]:
         """Return type and shape of the model's tensors as text, by name."""
-        return {name: f"{value.dtype} {tuple(value.shape)}" for name, value in self._model_tensors().items()}
+        tensors = self._model_tensors()
+        return {name: f"{tensor.dtype} {tuple(tensor.shape)}" for name, tensor in tensors.items()}
 
 
 def samples_dataset(
@@ -438,17 +447,91 @@ def samples_dataset(
     if not alive.any():
         raise ValueError("all chains have diverged: there are no finite samples; choose a smaller stepsize")
 
-    inner_axes = [f"output_{axis}" for axis in range(1, predictions.ndim - 3)]
+    inner_count = predictions.ndim - 4  # besides chains, draws, points and the last axis of outputs
+    inner_axes = [f"output_{axis}" for axis in range(1, inner_count + 1)]
     variables = {"prediction": (("chain", "draw", "point", *inner_axes, "output"), predictions[alive])}
     if parameters:
-        rows = [list(model.states(state)) if is_chains(model) else [state] for state in states.values()]
+        samples = [list(single_states(model, state)) for state in states.values()]
         for name, _ in single_module(model).named_parameters():
-            values = np.array([[state[name].double().numpy() for state in row] for row in rows])
-            values = np.moveaxis(values, 0, 1)[alive]
-            axes = [f"{name}_dim_{axis}" for axis in range(values.ndim - 2)]
-            variables[name] = (("chain", "draw", *axes), values)
+            draws = [_stack_parameter(name, sample) for sample in samples]
+            by_chain = np.stack(draws, axis=1)[alive]
+            axes = [f"{name}_dim_{axis}" for axis in range(by_chain.ndim - 2)]
+            variables[name] = (("chain", "draw", *axes), by_chain)
     coordinates = {"chain": np.flatnonzero(alive), "draw": list(states)}
     return xr.Dataset(variables, coords=coordinates)
+
+
+def _stack_parameter(name: str, states: Sequence[Mapping[str, Tensor]]) -> Floats:
+    """Return the parameter with this name in the states of all chains, (chains, ...)."""
+    import numpy as np
+
+    return np.stack([state[name].double().numpy() for state in states])
+
+
+def _statistics_of_state(
+    module: nn.Module, state: Mapping[str, Tensor], batches: object
+) -> dict[str, Tensor]:
+    """Load a state into a module, and return copies of its batch-norm statistics for these parameters.
+
+    Parameters
+    ----------
+    module
+        A working copy, whose parameters and statistics change.
+    state
+        The complete state of a single module.
+    batches
+        Training data, as in `renew_statistics`.
+    """
+    module.load_state_dict(state, strict=False)
+    renew_statistics(module, batches)
+    return copy_statistics(module)
+
+
+class _FolderSettings(NamedTuple):
+    """Content of the file of settings in a folder of samples.
+
+    Attributes
+    ----------
+    settings
+        Settings of the collector, by name.
+    tensors
+        Type and shape of the model's tensors as text, by name.
+    frozen
+        Fingerprints of the parameters that are not stored, by name.
+    """
+
+    settings: dict[str, Any]
+    tensors: dict[str, str]
+    frozen: dict[str, Fingerprint]
+
+
+def _read_settings(folder: Path, names: list[str]) -> _FolderSettings:
+    """Return what the file of settings in a folder of samples holds.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    names
+        Settings that must be there.
+
+    Raises
+    ------
+    ValueError
+        If the file is missing or was altered.
+    """
+    try:
+        content = json.loads((folder / SETTINGS).read_text())
+        settings = {name: content[name] for name in names}
+        if "when" in content:
+            settings["when"] = content["when"]
+        frozen = {name: Fingerprint(*map(float, pair)) for name, pair in content.get("frozen", {}).items()}
+        return _FolderSettings(settings, dict(content["tensors"]), frozen)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"{folder} has samples, and {SETTINGS}, which holds their settings, is missing or was altered "
+            f"({type(error).__name__}): {FOLDER_REMEDY}"
+        ) from None
 
 
 def _read_renewed(folder: Path) -> set[int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 from heatbath._internal.checks import shown
 
@@ -44,22 +44,22 @@ def fingerprint(value: Tensor) -> Fingerprint:
         return Fingerprint(0.0, 0.0)
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
-    wide = torch.float64 if tensor.is_floating_point() else torch.int64
-    total = torch.sum(tensor, dtype=wide)
+    wide_type = torch.float64 if tensor.is_floating_point() else torch.int64
+    element_sum = torch.sum(tensor, dtype=wide_type)
     norm = torch.linalg.vector_norm(tensor.flatten().to(torch.float64))
-    return Fingerprint(float(total), float(norm))
+    return Fingerprint(float(element_sum), float(norm))
 
 
-def has_fingerprint(value: Tensor, recorded: list[float] | Fingerprint) -> bool:
+def has_fingerprint(value: Tensor, recorded: Fingerprint) -> bool:
     """Return whether a tensor still has the sum and the norm that were recorded, up to rounding.
 
     The order of summation depends on threads and devices. In double precision that changes the sum by some
     1e-16 of the sum of absolute values, which is at most √n norms.
     """
-    total, norm = fingerprint(value)
-    tolerance = ROUNDING * recorded[1]
-    sum_agrees = abs(total - recorded[0]) <= tolerance * math.sqrt(2 * value.numel())
-    return sum_agrees and abs(norm - recorded[1]) <= tolerance
+    present = fingerprint(value)
+    tolerance = ROUNDING * recorded.norm
+    sum_agrees = abs(present.total - recorded.total) <= tolerance * math.sqrt(2 * value.numel())
+    return sum_agrees and abs(present.norm - recorded.norm) <= tolerance
 
 
 def check_module(model: object) -> None:
@@ -83,21 +83,29 @@ def single_module(model: nn.Module) -> nn.Module:
     return model.model if is_chains(model) else model
 
 
+def single_states(model: nn.Module, sample: State) -> Iterable[Mapping[str, Any]]:
+    """Return the states of single modules in a sample: of each chain of `Chains`, otherwise the sample."""
+    return model.states(sample) if is_chains(model) else [sample]
+
+
 def select_tensors(state: State) -> dict[str, Tensor]:
     """Return parameters and buffers of a state by name, without extra state and without other objects."""
     from torch import Tensor
 
-    return {
-        name: value
-        for name, value in state.items()
-        if isinstance(value, Tensor) and name.rpartition(".")[2] != EXTRA_STATE
-    }
+    tensors: dict[str, Tensor] = {}
+    for name, value in state.items():
+        _, _, last_part = name.rpartition(".")
+        if isinstance(value, Tensor) and last_part != EXTRA_STATE:
+            tensors[name] = value
+    return tensors
 
 
 def names_text(names: list[str], limit: int = 5) -> str:
     """Return the first names of a list as text for a message, and how many are left out."""
     text = ", ".join(map(repr, names[:limit])) or "none"
-    return text + (f" and {len(names) - limit} more" if len(names) > limit else "")
+    if len(names) > limit:
+        text += f" and {len(names) - limit} more"
+    return text
 
 
 def settings_text(settings: Mapping[str, object]) -> str:

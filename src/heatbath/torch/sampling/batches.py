@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from heatbath.torch.data import (
-    CHUNK_SIZE,
     Data,
     check_batch,
     is_pair,
+    iterate_chunks,
     preserve_random_state,
     seed_generators,
 )
@@ -57,31 +57,44 @@ class ChainBatches:
 
     def __init__(self, data: Data, batch: int | None, chains: int, seed: int, device: torch.device) -> None:
         """Count the examples, and move those that are tensors to the device."""
-        self.data, self.chains, self.seed, self.device = data, chains, seed, device
-        if not is_pair(data):
-            sizes = [len(x) for x, _ in self.iterate_all()]
-            if not sizes:
-                raise ValueError("the loader has no batches")
-            self.n, self.batch = sum(sizes), sizes[0]
-            self.batches_per_epoch = sum(size == self.batch for size in sizes)
-            if len(sizes) == 1:  # all examples in one batch, as tensors
-                self.data = next(iter(self.iterate_all()))
-
+        self.data = data
+        self.chains = chains
+        self.seed = seed
+        self.device = device
+        if not is_pair(self.data):
+            self._count_batches()
         if is_pair(self.data):
-            x, y = self.data
-            self.data = self._pair = x.to(device), y.to(device)
-            self.n = len(x)
-            self.batch = self.n if batch is None else min(batch, self.n)
-            self.batches_per_epoch = self.n // self.batch
+            self._take_tensors(self.data, batch)
 
         self.separate = self.batch < self.n
         self._orders: dict[int, tuple[int, Tensor]] = {}  # by chain: the epoch and its order of examples
-        self._reading: tuple[int, Iterator[tuple[Tensor, Tensor]]] | None = None  # next number, its batches
+        self._unread: Iterator[tuple[Tensor, Tensor]] = iter(())  # batches of the present epoch of a loader
+        self._next_number = -1  # of the first of these over all epochs
+
+    def _count_batches(self) -> None:
+        """Count the examples of a loader; all examples in one batch become the data, as tensors."""
+        sizes = [len(x) for x, _ in self.iterate_all()]
+        if not sizes:
+            raise ValueError("the loader has no batches")
+        self.n = sum(sizes)
+        self.batch = sizes[0]
+        self.batches_per_epoch = sizes.count(self.batch)
+        if len(sizes) == 1:
+            self.data = next(iter(self.iterate_all()))
+
+    def _take_tensors(self, pair: tuple[Tensor, Tensor], batch: int | None) -> None:
+        """Move tensors (x, y) to the device; `batch` examples are to be in a batch, None for all."""
+        x, y = pair
+        self._pair = x.to(self.device), y.to(self.device)
+        self.data = self._pair
+        self.n = len(x)
+        self.batch = self.n if batch is None else min(batch, self.n)
+        self.batches_per_epoch = self.n // self.batch
 
     def iterate_all(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield all examples once, in chunks or batches; the state of random generators doesn't change."""
         if is_pair(self.data):
-            yield from zip(*(torch.split(tensor, CHUNK_SIZE) for tensor in self.data), strict=True)
+            yield from iterate_chunks(self.data)
             return
         with preserve_random_state(self.data):
             for batch in self.data:
@@ -92,23 +105,28 @@ class ChainBatches:
         """Return inputs and targets of a step: (chains, examples, ...) with separate batches."""
         if not self.separate:
             return self._pair
-        if not is_pair(self.data):
-            pairs = [self._read_batch(step * self.chains + turn) for turn in range(self.chains)]
-            pairs = [pairs[turn] for turn in assign_turns(step, self.chains, self.batches_per_epoch)]
-            return torch.stack([x for x, _ in pairs]), torch.stack([y for _, y in pairs])
-        x, y = self._pair
-        rows = torch.stack([self._rows(chain, step) for chain in range(self.chains)]).to(self.device)
-        return x[rows], y[rows]
+        if is_pair(self.data):
+            x, y = self._pair
+            rows = torch.stack([self._rows(chain, step) for chain in range(self.chains)]).to(self.device)
+            return x[rows], y[rows]
+
+        first_number = step * self.chains
+        pairs = [self._read_batch(first_number + turn) for turn in range(self.chains)]
+        turns = assign_turns(step, self.chains, self.batches_per_epoch)
+        return torch.stack([pairs[turn][0] for turn in turns]), torch.stack(
+            [pairs[turn][1] for turn in turns]
+        )
 
     def _rows(self, chain: int, step: int) -> Tensor:
         """Return the indices of the examples that a chain sees at a step."""
         epoch, position = divmod(step, self.batches_per_epoch)
         if chain not in self._orders or self._orders[chain][0] != epoch:
-            number = np.random.SeedSequence((self.seed, chain, epoch)).generate_state(1, np.uint64)[0]
-            generator = torch.Generator().manual_seed(int(number) % 2**63)
+            chain_seed = np.random.SeedSequence((self.seed, chain, epoch)).generate_state(1, np.uint64)[0]
+            generator = torch.Generator().manual_seed(int(chain_seed) % 2**63)
             self._orders[chain] = epoch, torch.randperm(self.n, generator=generator)
-        order = self._orders[chain][1]
-        return order[position * self.batch : (position + 1) * self.batch]
+        _, order = self._orders[chain]
+        start = position * self.batch
+        return order[start : start + self.batch]
 
     def _read_batch(self, number: int) -> tuple[Tensor, Tensor]:
         """Return a batch of the loader, inputs and targets, by its number over all epochs.
@@ -116,21 +134,22 @@ class ChainBatches:
         Batches shorter than the first don't count. The next number continues the present pass over the
         loader; any other one starts its epoch at the first batch.
         """
-        if self._reading is None or self._reading[0] != number or number % self.batches_per_epoch == 0:
-            epoch, position = divmod(number, self.batches_per_epoch)
-            self._reading = number - position, self._iterate_epoch(epoch)
+        epoch, position = divmod(number, self.batches_per_epoch)
+        if position == 0 or number != self._next_number:
+            self._unread = self._iterate_epoch(epoch)
+            self._next_number = number - position
 
         while True:
-            following, batches = self._reading
-            pair = next(batches, None)
+            pair = next(self._unread, None)
             if pair is None:
+                count = self._next_number % self.batches_per_epoch
                 raise RuntimeError(
-                    f"the loader gave {following % self.batches_per_epoch} batches of {self.batch} examples "
-                    f"in an epoch, and {self.batches_per_epoch} when they were counted: it must give the "
-                    "same number every time"
+                    f"the loader gave {count} batches of {self.batch} examples in an epoch, and "
+                    f"{self.batches_per_epoch} when they were counted: it must give the same number every "
+                    "time"
                 )
-            self._reading = following + 1, batches
-            if following == number:
+            self._next_number += 1
+            if self._next_number > number:
                 return pair
 
     def _iterate_epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -152,5 +171,6 @@ def assign_turns(step: int, chains: int, batches_per_epoch: int) -> list[int]:
     After batches_per_epoch / gcd(chains, batches_per_epoch) steps the same batches come in the same order
     again, and then each chain takes the turn of the next one.
     """
-    shift = step // (batches_per_epoch // math.gcd(chains, batches_per_epoch))
+    steps_per_shift = batches_per_epoch // math.gcd(chains, batches_per_epoch)
+    shift = step // steps_per_shift
     return [(chain + shift) % chains for chain in range(chains)]

@@ -20,7 +20,10 @@ from torch import Tensor
 from heatbath._internal import atomic_write
 
 KEY = "heatbath"  # of the settings in the metadata, where the checksum stands beside it
+CHECKSUM_KEY = "sha256"
 FORMAT = 1
+SIZE_BYTES = 8  # at the start of a file, which hold the size of the header that follows
+LONGEST_REASON = 200  # characters of another library's message in ours
 
 
 def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor], settings: object) -> None:
@@ -52,8 +55,8 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor]
             raise FileExistsError(f"{error}, so it is left alone: choose another name") from None
 
     separate = _without_shared_memory(tensors)
-    text = json.dumps({"kind": kind, "format": FORMAT, "settings": settings}, allow_nan=False)
-    metadata = {KEY: text, "sha256": _checksum(separate, text)}
+    header = json.dumps({"kind": kind, "format": FORMAT, "settings": settings}, allow_nan=False)
+    metadata = {KEY: header, CHECKSUM_KEY: _checksum(separate, header)}
     atomic_write.write(target, save(separate, metadata))
 
 
@@ -62,9 +65,9 @@ def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     separate: dict[str, Tensor] = {}
     storages: set[int] = set()
     for name, tensor in tensors.items():
-        copy = tensor.detach().cpu().contiguous()
-        storage = copy.untyped_storage().data_ptr()
-        separate[name] = copy.clone() if storage in storages else copy
+        contiguous = tensor.detach().cpu().contiguous()
+        storage = contiguous.untyped_storage().data_ptr()
+        separate[name] = contiguous.clone() if storage in storages else contiguous
         storages.add(storage)
     return separate
 
@@ -93,18 +96,18 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], An
         raise atomic_write.failed(error, Path(path), "read") from None
     try:
         tensors = library.torch.load(content)
-        size = int.from_bytes(content[:8], "little")  # of the header, which follows these eight bytes
-        metadata = json.loads(content[8 : 8 + size])["__metadata__"]
-        text, checksum = metadata[KEY], metadata["sha256"]
+        metadata = _read_metadata(content)
+        header_text = metadata[KEY]
+        checksum = metadata[CHECKSUM_KEY]
     except (library.SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:LONGEST_REASON]
         raise ValueError(
             f"{path} is not a file of a {kind}, or it is truncated ({type(error).__name__}: {reason})"
         ) from None
-    if checksum != _checksum(tensors, text):
-        raise ValueError(f"{path} is damaged: its checksum is wrong; use another copy of it")
 
-    header = json.loads(text)
+    if checksum != _checksum(tensors, header_text):
+        raise ValueError(f"{path} is damaged: its checksum is wrong; use another copy of it")
+    header = json.loads(header_text)
     if header["kind"] != kind:
         raise ValueError(f"{path} is not a file of a {kind}, but of a {header['kind']}")
     if header["format"] > FORMAT:
@@ -112,6 +115,14 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], An
             f"{path} has format {header['format']}, and this version reads up to {FORMAT}: update heatbath"
         )
     return tensors, header["settings"]
+
+
+def _read_metadata(content: bytes) -> Any:
+    """Return the metadata of a safetensors file, which stand in its header, by name."""
+    header_start = SIZE_BYTES
+    header_size = int.from_bytes(content[:header_start], "little")
+    header = json.loads(content[header_start : header_start + header_size])
+    return header["__metadata__"]
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:

@@ -13,10 +13,10 @@ from heatbath.datasets.problem import Floats
 from heatbath.diagnostics import statistics
 from heatbath.diagnostics.convergence_check import RULE, Convergence, convergence_of, has_converged
 from heatbath.diagnostics.statistics import Estimate
+from heatbath.torch.diagnostics import FEWEST_SAMPLES
 from heatbath.training.stepsize import is_surely_off
 
 BURN_IN_SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the steps, tried in this order; the last needs no reason
-FEWEST_SAMPLES = 4  # that R-hat needs
 
 
 @dataclass
@@ -98,9 +98,8 @@ def diagnose(records: Mapping[int, SampleRecord], step: int, chains: int, parts:
         burn_in = int(share * step)
         kept = [record for sample_step, record in records.items() if sample_step > burn_in]
         alive = _find_alive(kept, chains)
-        diagnosis = Diagnosis(
-            burn_in, alive, _measure_convergence(kept, alive), _mean_temperatures(kept, alive, parts)
-        )
+        convergence = _measure_convergence(kept, alive)
+        diagnosis = Diagnosis(burn_in, alive, convergence, _mean_temperatures(kept, alive, parts))
         if diagnosis.chains_agree and not parts_off_temperature(diagnosis.temperatures, "kinetic"):
             break
     return diagnosis
@@ -114,8 +113,10 @@ def parts_off_temperature(temperatures: Mapping[str, PartTemperatures], kind: st
 
 def _find_alive(records: Sequence[SampleRecord], chains: int) -> NDArray[np.bool_]:
     """Return which chains have finite outputs in all records, (chains,)."""
-    finite = [np.isfinite(record.outputs.reshape(chains, -1)).all(axis=1) for record in records]
-    return np.asarray(np.all([np.ones(chains, bool), *finite], axis=0))
+    alive = np.ones(chains, bool)
+    for record in records:
+        alive &= np.isfinite(record.outputs.reshape(chains, -1)).all(axis=1)
+    return alive
 
 
 def _measure_convergence(records: Sequence[SampleRecord], alive: NDArray[np.bool_]) -> Convergence | None:
@@ -144,10 +145,10 @@ def _mean_temperatures(
     if not records:
         return {}
     series = np.stack([record.temperatures for record in records], axis=-1)  # (parts, 2, chains, samples)
-    series = series[:, :, alive & np.isfinite(series).all(axis=(0, 1, 3))]
-    if not series.shape[2]:
+    counted = alive & np.isfinite(series).all(axis=(0, 1, 3))
+    if not counted.any():
         return {}
-    return {
-        part: PartTemperatures(statistics.mean(kinetic), statistics.mean(configurational))
-        for part, (kinetic, configurational) in zip(parts, series, strict=True)
-    }
+    temperatures: dict[str, PartTemperatures] = {}
+    for part, (kinetic, configurational) in zip(parts, series[:, :, counted], strict=True):
+        temperatures[part] = PartTemperatures(statistics.mean(kinetic), statistics.mean(configurational))
+    return temperatures

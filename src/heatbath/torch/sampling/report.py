@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,8 @@ from heatbath.prediction.predictive_distributions import POISSON, Mixture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+DIGITS = 4  # of a score after the decimal point
 
 
 class NoiseVariances(NamedTuple):
@@ -64,20 +67,23 @@ class Report:
         averaged, single
             Probabilities, (..., outputs).
         """
-        probabilities = [np.asarray(p).reshape(-1, p.shape[-1]) for p in (averaged, single)]
+        averaged_rows = np.asarray(averaged).reshape(-1, averaged.shape[-1])
+        single_rows = np.asarray(single).reshape(-1, single.shape[-1])
         labels = np.asarray(y, np.float64).reshape(-1, 1)  # a row for each prediction
-        if len(labels) != len(probabilities[0]):
+        if len(labels) != len(averaged_rows):
             raise ValueError(
-                f"report: there must be one target for each prediction, got {len(probabilities[0])} "
+                f"report: there must be one target for each prediction, got {len(averaged_rows)} "
                 f"predictions and {len(labels)} targets"
             )
-        metrics.accuracy(probabilities[0], labels)  # refuses targets that are not indices of classes
+        metrics.accuracy(averaged_rows, labels)  # refuses targets that are not indices of classes
 
-        names = tuple(map(str, range(each_class(probabilities[0]).shape[1])))
-        together, alone = (Forecast(task, names, labels, p) for p in probabilities)
-        difference = metrics.log_scores(together.mean, together.labels)
-        difference = difference - metrics.log_scores(alone.mean, alone.labels)
-        return cls._compare(together, alone, difference)
+        class_count = each_class(averaged_rows).shape[1]
+        names = tuple(map(str, range(class_count)))
+        averaged_forecast = Forecast(task, names, labels, averaged_rows)
+        single_forecast = Forecast(task, names, labels, single_rows)
+        averaged_scores = metrics.log_scores(averaged_forecast.mean, averaged_forecast.labels)
+        single_scores = metrics.log_scores(single_forecast.mean, single_forecast.labels)
+        return cls._compare(averaged_forecast, single_forecast, averaged_scores - single_scores)
 
     @classmethod
     def of_values(
@@ -106,12 +112,14 @@ class Report:
                 "report: targets and outputs must have the same shape, got targets of shape "
                 f"{targets.shape} and outputs of shape {networks.shape[1:]}"
             )
-        single_network = np.asarray(single).reshape(1, values.shape[1], -1)
 
-        variances = (None, None) if noise is None else (noise.sampled, np.array([noise.single]))
-        averaged = _forecast_values(task, targets, networks, variances[0])
-        alone = _forecast_values(task, targets, single_network, variances[1])
-        return cls._compare(averaged, alone, _example_losses(averaged) - _example_losses(alone))
+        single_network = np.asarray(single).reshape(1, *networks.shape[1:])
+        sampled_noise = None if noise is None else noise.sampled
+        single_noise = None if noise is None else np.array([noise.single])
+        averaged_forecast = _forecast_values(task, targets, networks, sampled_noise)
+        single_forecast = _forecast_values(task, targets, single_network, single_noise)
+        difference = _example_losses(averaged_forecast) - _example_losses(single_forecast)
+        return cls._compare(averaged_forecast, single_forecast, difference)
 
     @classmethod
     def _compare(cls, averaged: Forecast, single: Forecast, difference: Floats) -> Report:
@@ -129,8 +137,8 @@ class Report:
         if report.difference.low > 0:
             warn(
                 "on these examples the averaged prediction is worse than that of the single network: its "
-                f"log score is larger by {report.difference.text(digits=4)}. Where it is too uncertain, a "
-                "cold posterior (temperature=0.1) or another prior may help; see the report",
+                f"log score is larger by {report.difference.text(digits=DIGITS)}. Where it is too uncertain, "
+                "a cold posterior (temperature=0.1) or another prior may help; see the report",
                 WorseThanSingleWarning,
             )
         return report
@@ -151,28 +159,51 @@ class Report:
 
     def __repr__(self) -> str:
         """Return a table of the scores, a row for each score, and the verdict as text."""
-        rows = [("", "averaged", "single")]
-        for name, score in self.averaged.items():
-            kind, target = find_measure(name)
-            label = f"{kind.label} of {target}" if target else kind.label
-            style = (100, 1, " %") if kind.percent else (1.0, 4, "")
-            single = self.single[name].text(*style) if name in self.single else ""
-            rows.append((label, score.text(*style), single))
-
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        example_count = len(self.forecasts["averaged"].y)
+        rows = [("", "averaged", "single"), *map(self._score_row, self.averaged)]
+        difference = self.difference.text(digits=DIGITS)
         lines = [
-            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
+            f"Report of {example_count:,} examples",
+            *_table_lines(rows),
+            f"log score, averaged minus single: {difference}: {self._verdict}",
         ]
-        lines.append(f"log score, averaged minus single: {self.difference.text(digits=4)}: {self._verdict}")
-        return "\n".join([f"Report of {len(self.forecasts['averaged'].y):,} examples", *lines])
+        return "\n".join(lines)
+
+    def _score_row(self, name: str) -> tuple[str, str, str]:
+        """Return the label of a score, and its text for the averaged and for the single prediction."""
+        measure_of_score, target = find_measure(name)
+        label = measure_of_score.label
+        if target:
+            label += f" of {target}"
+        is_share = measure_of_score.percent
+        averaged_text = _score_text(self.averaged[name], is_share)
+        return label, averaged_text, _score_text(self.single.get(name), is_share)
 
     @property
     def _verdict(self) -> str:
         """The verdict on the averaged prediction: "better", "worse" or no detectable difference."""
         if self.difference.high < 0:
             return "better"
-        return "worse" if self.difference.low > 0 else "no detectable difference on these examples"
+        if self.difference.low > 0:
+            return "worse"
+        return "no detectable difference on these examples"
+
+
+def _score_text(score: Measured | None, is_share: bool) -> str:
+    """Return a score as text, in percent if it is a share; "" where there is none."""
+    if score is None:
+        return ""
+    return score.percent() if is_share else score.text(digits=DIGITS)
+
+
+def _table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows of a table as lines of text, with columns that are aligned at the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def _forecast_values(task: Task, targets: Floats, networks: Floats, noise: Floats | None) -> Forecast:

@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -94,6 +95,8 @@ STEPSIZE_FACTOR = 2.0  # of neighbouring stepsizes that are tried
 SMALLEST_STEPSIZE = 1e-4  # below it something else must be wrong
 FIRST_CHECK = 500  # steps before the first check whether a run without a given length has converged
 PROGRESS_INTERVAL = 0.1  # seconds between two calls of a progress function
+SHORTEST_TIME = 1e-9  # seconds, so that no rate is infinite
+LONGEST_REASON = 300  # characters of the reason in a message
 KIND = "sampler"  # of files
 SINGLE = "single/"  # prefix of the tensors of the module as it was given, in files
 
@@ -195,8 +198,7 @@ class Sampler:
         seed: int | None = None,
     ) -> None:
         """Check all arguments and report every problem at once; then place the chains at the module."""
-        checks = ArgumentChecks()
-        checks.problems += find_model_problems(model) + find_loss_problems(loss, task)
+        checks = ArgumentChecks(*find_model_problems(model), *find_loss_problems(loss, task))
         checks.problems += find_data_problems(data, batch)
         chains = checks.run(whole, "chains", chains, low=1, high=2**31)
         samples = checks.run(whole, "samples", samples, low=8)
@@ -205,18 +207,19 @@ class Sampler:
         gamma = checks.run(real, "gamma", gamma, accepted=POSITIVE)
         checks.run(real, "temperature", temperature, accepted=POSITIVE)
         seed = seeds.new_seed() if seed is None else checks.run(whole, "seed", seed, low=0, high=2**63)
-        name = loss if isinstance(loss, str) else CUSTOM_LOSS
+        loss_name = loss if isinstance(loss, str) else CUSTOM_LOSS
         if not checks.problems:
-            checks.problems += find_posterior_problems(name, prior, noise, temperature)
+            checks.problems += find_posterior_problems(loss_name, prior, noise, temperature)
         checks.refuse("Sampler")
 
-        checked_task: Task = TASK_OF_LOSS.get(name, task)  # type: ignore[assignment]
+        checked_task: Task = TASK_OF_LOSS.get(loss_name, task)  # type: ignore[assignment]
         function = partial(mean_loss, checked_task) if isinstance(loss, str) else loss
         single = deepcopy(model).eval()
         batches = ChainBatches(data, _batch_size(data, batch), chains, seed, model_device(model))
+        properties = inspect_data(single, function, batches, checked_task, named=isinstance(loss, str))
         settings = SamplerSettings(
-            **inspect_data(single, function, batches, checked_task, named=isinstance(loss, str))._asdict(),
-            loss=name,
+            **properties._asdict(),
+            loss=loss_name,
             task=checked_task,
             prior=list(prior) if isinstance(prior, tuple) else prior,
             noise=noise,
@@ -252,14 +255,19 @@ class Sampler:
         checksum
             Checksum of the training examples, which a checkpoint is compared with; "" for a loader.
         """
-        self._single, self.settings, self._loss = single, settings, loss
-        self._data, self._checksum = data, checksum
-        self.seconds, self.gradients = 0.0, 0
+        self._single = single
+        self.settings = settings
+        self._loss = loss
+        self._data = data
+        self._checksum = checksum
+        self.seconds = 0.0
+        self.gradients = 0
         self.tried: list[tuple[float, float]] = []
         self._calls: list[RunCall] = []
         self._calls_to_repeat: list[RunCall] = []  # calls in a checkpoint, which the user makes a second time
         self._diverged: set[int] = set()  # chains that a warning has named
-        self._trajectory = self._start_chains(LARGEST_STEPSIZE if settings.lr == "auto" else settings.lr)
+        first_stepsize = LARGEST_STEPSIZE if settings.lr == "auto" else settings.lr
+        self._trajectory = self._start_chains(first_stepsize)
 
     def _start_chains(self, h: float) -> Trajectory:
         """Return chains at the start, which will move with stepsize h."""
@@ -319,10 +327,7 @@ class Sampler:
             If some chains diverged.
         """
         checks = ArgumentChecks()
-        if steps is not None and seconds is not None:
-            checks.problems.append("steps and seconds: give one of them, or none")
-        steps = None if steps is None else checks.run(whole, "steps", steps, low=1)
-        seconds = None if seconds is None else checks.run(real, "seconds", seconds, accepted=POSITIVE)
+        kind, amount = _run_length(steps, seconds, checks)
         checks.run(real, "every", every, accepted=POSITIVE)
         if progress is not None and not callable(progress):
             checks.problems.append(f"progress must be a function or None, got {shown(progress)}")
@@ -334,17 +339,11 @@ class Sampler:
 
         if checkpoint is not None and not self._calls and os.path.exists(checkpoint):
             self._adopt_checkpoint(checkpoint)
-        if steps:
-            call = self._register_call("steps", steps)
-        elif seconds:
-            call = self._register_call("seconds", seconds)
-        else:
-            call = self._register_call("auto", LENGTH.steps)
-
-        finished = self._sample(call, progress, checkpoint, every)
+        call = self._register_call(kind, amount)
+        is_finished = self._sample(call, progress, checkpoint, every)
         if checkpoint is not None:
             self.save(checkpoint)
-        if not finished:
+        if not is_finished:
             warn(
                 f"interrupted at step {self.step}: the samples so far can be used, and run() continues",
                 InterruptedWarning,
@@ -365,16 +364,15 @@ class Sampler:
         amount
             Number of steps or seconds, at most.
         """
+        start = self.seconds if kind == "seconds" else self.step
+        call = RunCall(kind, amount, start + amount)
         if self._calls_to_repeat:
             call = self._calls_to_repeat.pop(0)
-            if call[:2] != (kind, amount):
+            if (call.kind, call.amount) != (kind, amount):
                 raise ValueError(
                     f"the checkpoint was made by run({call.kind}={call.amount:g}), and this is run({kind}="
                     f"{amount:g}): make the same calls, or continue from it with Sampler.load"
                 )
-        else:
-            start = self.seconds if kind == "seconds" else self.step
-            call = RunCall(kind, amount, start + amount)
         self._calls.append(call)
         return call
 
@@ -398,21 +396,24 @@ class Sampler:
         every
             Seconds between two checkpoints.
         """
-        start = saved = reported = time.perf_counter()
-        seconds_before, first_step = self.seconds, self.step
+        start_time = time.perf_counter()
+        save_time = start_time  # of the last checkpoint
+        report_time = start_time  # of the last call of `progress`
+        seconds_before = self.seconds
+        first_step = self.step
         with deferred_interrupts() as interrupted:
             while not self._is_done(call):
                 if interrupted():
                     return False
                 losses = self._advance()
-                clock = time.perf_counter()
-                self.seconds = seconds_before + clock - start
-                if progress is not None and clock - reported >= PROGRESS_INTERVAL:
-                    reported = clock
-                    progress(self._progress(call, first_step, clock - start, losses))
-                if checkpoint is not None and clock - saved >= every:
+                now = time.perf_counter()
+                self.seconds = seconds_before + now - start_time
+                if progress is not None and now - report_time >= PROGRESS_INTERVAL:
+                    report_time = now
+                    progress(self._progress(call, first_step, now - start_time, losses))
+                if checkpoint is not None and now - save_time >= every:
                     self.save(checkpoint)
-                    saved = time.perf_counter()
+                    save_time = time.perf_counter()
         return True
 
     def _is_done(self, call: RunCall) -> bool:
@@ -423,7 +424,8 @@ class Sampler:
             return True
         if call.kind != "auto" or self.step < FIRST_CHECK:
             return False
-        return math.log2(self.step / FIRST_CHECK).is_integer() and self.has_converged
+        doublings = math.log2(self.step / FIRST_CHECK)  # checks become rarer, as they go through all samples
+        return doublings.is_integer() and self.has_converged
 
     def _progress(self, call: RunCall, first_step: int, spent: float, losses: Tensor) -> Progress:
         """Return the progress of a call of `run`.
@@ -441,7 +443,7 @@ class Sampler:
         """
         last_step = call.end
         if call.kind == "seconds":
-            steps_per_second = max(self.step - first_step, 1) / max(spent, 1e-9)
+            steps_per_second = max(self.step - first_step, 1) / max(spent, SHORTEST_TIME)
             last_step = self.step + steps_per_second * (call.end - self.seconds)
         temperatures = self._trajectory.last_temperatures()
         is_trial = self.settings.lr == "auto" and self.step <= self._trajectory.trial_steps
@@ -457,7 +459,7 @@ class Sampler:
         self.gradients += self.settings.chains
         diverged = set((~losses.isfinite()).nonzero().flatten().tolist())
         if self.settings.lr == "auto":
-            self._judge_stepsize(bool(diverged))
+            self._judge_stepsize(has_diverged=bool(diverged))
         elif diverged:
             self._check_diverged(diverged)
         return losses
@@ -468,37 +470,40 @@ class Sampler:
             raise FloatingPointError(
                 f"all chains diverged by step {self.step}: choose a smaller lr than {self.lr:g}"
             )
-        if diverged - self._diverged:
+        newly_diverged = diverged - self._diverged
+        if newly_diverged:
             numbers = ", ".join(map(str, sorted(diverged)))
             warn(f"chains {numbers} diverged by step {self.step}: a smaller lr may help", DivergedWarning)
         self._diverged |= diverged
 
-    def _judge_stepsize(self, diverged: bool) -> None:
+    def _judge_stepsize(self, has_diverged: bool) -> None:
         """Restart the chains at half the stepsize if it is too large, which the end of its trial shows.
 
-        It is if a chain has `diverged`, at any step, or if the kinetic temperature at the end of the trial is
+        It is if a chain `has_diverged`, at any step, or if the kinetic temperature at the end of the trial is
         wrong by the rule of `judge_trials`. A rejected stepsize is added to `tried`.
         """
         trajectory = self._trajectory
-        if not diverged and trajectory.step != trajectory.trial_steps:
+        if not has_diverged and trajectory.step != trajectory.trial_steps:
             return
 
-        temperature = UNKNOWN if diverged else trajectory.trial_temperature()
+        temperature = UNKNOWN if has_diverged else trajectory.trial_temperature()
         trials = [StepsizeTrial(h, Estimate(ratio, temperature.error)) for h, ratio in self.tried]
-        verdict = judge_trials([*trials, StepsizeTrial(trajectory.h, temperature)], side_by_side=False)
+        trials.append(StepsizeTrial(trajectory.h, temperature))
+        verdict = judge_trials(trials, side_by_side=False)
         if verdict is Verdict.ACCEPTED:
             return
         if verdict is Verdict.COOLER_START and not trajectory.is_heating_up():
             return  # the chains cool down while they run
 
         self.tried.append((trajectory.h, temperature.value))
-        if trajectory.h / STEPSIZE_FACTOR < SMALLEST_STEPSIZE:
+        smaller_h = trajectory.h / STEPSIZE_FACTOR
+        if smaller_h < SMALLEST_STEPSIZE:
             raise FloatingPointError(
                 f"no stepsize down to {trajectory.h:.2g} holds the temperature (at the last it was "
                 f"{temperature.value:.2g} times the right one): check the loss and the scales of the data, "
                 "or choose larger batches or more friction"
             )
-        self._trajectory = self._start_chains(trajectory.h / STEPSIZE_FACTOR)
+        self._trajectory = self._start_chains(smaller_h)
 
     # Results
 
@@ -566,7 +571,8 @@ class Sampler:
     def _noise_samples(self, diagnosis: Diagnosis) -> Floats:
         """Return the sampled variances of the data after the burn-in, (chains, samples)."""
         records = self._trajectory.records.items()
-        return np.stack([record.noise for step, record in records if step > diagnosis.burn_in], axis=1)
+        variances = [record.noise for step, record in records if step > diagnosis.burn_in]
+        return np.stack(variances, axis=1)
 
     def _states(self, burn_in: int) -> dict[int, dict[str, Tensor]]:
         """Return the samples after the burn-in by their steps: each the state of all chains, stacked."""
@@ -590,10 +596,9 @@ class Sampler:
                 DivergedWarning,
             )
 
-        networks = []
+        networks: list[dict[str, Tensor]] = []
         for state in self._states(diagnosis.burn_in).values():
-            by_chain = zip(self.chains.states(state), alive, strict=True)
-            networks += [network for network, chain_is_alive in by_chain if chain_is_alive]
+            networks += compress(self.chains.states(state), alive)
         return networks
 
     def _warn_of_problems(self) -> None:
@@ -607,20 +612,21 @@ class Sampler:
                 "same: see report()",
                 NotConvergedWarning,
             )
-        remedies = "larger batches, " if self.settings.separate_batches else ""
-        remedies += "a smaller lr, more friction"
+        remedies = "a smaller lr, more friction"
+        if self.settings.separate_batches:
+            remedies = f"larger batches, {remedies}"
         self._warn_of_temperature("kinetic", diagnosis, remedies)
         self._warn_of_temperature("configurational", diagnosis, f"{remedies} or more steps")
 
     def _warn_of_temperature(self, kind: str, diagnosis: Diagnosis, remedies: str) -> None:
         """Warn if the temperature of a kind, "kinetic" or "configurational", is wrong in some part."""
-        off = parts_off_temperature(diagnosis.temperatures, kind)
-        if not off:
+        wrong_ratios = parts_off_temperature(diagnosis.temperatures, kind)
+        if not wrong_ratios:
             return
-        ratios = ", ".join(f"{part}: {ratio.value:.2f} ± {ratio.error:.2f}" for part, ratio in off.items())
+        texts = [f"{part}: {ratio.value:.2f} ± {ratio.error:.2f}" for part, ratio in wrong_ratios.items()]
         warn(
-            f"the {kind} temperature is wrong, in units of the right one ({ratios}): {remedies} bring it "
-            "closer",
+            f"the {kind} temperature is wrong, in units of the right one ({', '.join(texts)}): {remedies} "
+            "bring it closer",
             OffTemperatureWarning,
         )
 
@@ -641,10 +647,11 @@ class Sampler:
     def _diagnosis_lines(self) -> list[str]:
         """Return lines of text: number and convergence of the samples, and the temperatures of each part."""
         diagnosis = self._diagnose()
-        kept = sum(step > diagnosis.burn_in for step in self._trajectory.records)
-        lines = [f"{self.settings.chains * kept} samples after {diagnosis.burn_in:,} steps"]
+        kept_steps = [step for step in self._trajectory.records if step > diagnosis.burn_in]
+        summary = f"{self.settings.chains * len(kept_steps)} samples after {diagnosis.burn_in:,} steps"
         if diagnosis.convergence is not None:
-            lines[0] += f", {_convergence_text(diagnosis.convergence)}"
+            summary += f", {_convergence_text(diagnosis.convergence)}"
+        lines = [summary]
         for part, pair in diagnosis.temperatures.items():
             ratios = f"{pair.kinetic.value:.3f}, configurational {pair.configurational.value:.3f}"
             lines.append(f"temperature of {part}: {ratios} (1 is right)")
@@ -666,7 +673,8 @@ class Sampler:
             Mean, spread and entropies. For a regression the spread is that of new data, noise included.
         """
         diagnosis = self._diagnose()
-        networks, noise = self._networks(diagnosis), self._mean_noise(diagnosis)
+        networks = self._networks(diagnosis)
+        noise = self._mean_noise(diagnosis)
         return predict(self._single, networks, split_inputs(x), task=self.settings.task, noise=noise)
 
     def report(self, x: object, y: ArrayLike | Tensor | None = None) -> Report:
@@ -688,17 +696,19 @@ class Sampler:
             If the average is worse by more than chance.
         """
         inputs, targets = split_examples(x, y)
-        task, diagnosis = self.settings.task, self._diagnose()
+        task = self.settings.task
+        diagnosis = self._diagnose()
         single = predict(self._single, [self._single.state_dict()], inputs, task=task)
         if TASKS[task].classes:
             averaged = predict(self._single, self._networks(diagnosis), inputs, task=task)
             return Report.of_classes(task, targets, averaged.mean, single.mean)
 
-        values = outputs(self.chains, self._states(diagnosis.burn_in).values(), inputs, task=task)
-        alive = diagnosis.alive & np.isfinite(values.reshape(len(values), -1)).all(axis=1)
-        networks = values[alive].reshape(-1, *values.shape[2:])  # of all chains and samples
+        states = self._states(diagnosis.burn_in).values()
+        by_chain = outputs(self.chains, states, inputs, task=task)
+        alive = diagnosis.alive & np.isfinite(by_chain.reshape(len(by_chain), -1)).all(axis=1)
+        network_outputs = by_chain[alive].reshape(-1, *by_chain.shape[2:])  # of all chains and samples
         noise = self._noise_variances(diagnosis, alive)
-        return Report.of_values(task, targets, networks, single.mean, noise)
+        return Report.of_values(task, targets, network_outputs, single.mean, noise)
 
     def _noise_variances(self, diagnosis: Diagnosis, alive: NDArray[np.bool_]) -> NoiseVariances | None:
         """Return the variances of the data around sampled and single network; None without a regression.
@@ -729,7 +739,8 @@ class Sampler:
         arviz.InferenceData or xarray.DataTree
             As `Samples.to_arviz`; with `sigma`, the standard deviation of the noise, where it is sampled.
         """
-        diagnosis, task = self._diagnose(), self.settings.task
+        task = self.settings.task
+        diagnosis = self._diagnose()
         states = self._states(diagnosis.burn_in)
         predictions = outputs(self.chains, states.values(), split_inputs(x), task=task)
         group = samples_dataset(self.chains, states, predictions, parameters)
@@ -790,30 +801,31 @@ class Sampler:
         tensors, content = file.read(path, KIND)
         try:
             settings = SamplerSettings.from_plain(content["settings"])
+            checksum = str(content["data"])
             single = _copy_with_tensors(model, tensors)
-            function = loss or _missing_loss
-            if settings.loss in TASK_OF_LOSS:
-                function = partial(mean_loss, settings.task)
+            function = _known_loss(settings, loss)
+            if data is not None and function is _missing_loss:
+                raise ValueError("its loss was a function: give it as loss=")
             batches = None
             if data is not None:
-                if function is _missing_loss:
-                    raise ValueError("its loss was a function: give it as loss=")
-                batches = _matching_batches(data, settings, str(content["data"]), model_device(model))
+                batches = _matching_batches(data, settings, checksum, model_device(model))
             sampler = cls.__new__(cls)
-            sampler._start(single, settings, function, batches, str(content["data"]))
+            sampler._start(single, settings, function, batches, checksum)
             sampler._restore(tensors, content)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-            reason = " ".join(str(error).split())[:300]
+            reason = " ".join(str(error).split())[:LONGEST_REASON]
             raise ValueError(f"{path} is not a sampler of this model: {reason}") from error
         return sampler
 
     def _single_tensors(self) -> dict[str, Tensor]:
         """Return the tensors of the module as it was given, by their names in files."""
-        return {f"{SINGLE}{name}": value for name, value in select_tensors(self._single.state_dict()).items()}
+        tensors = select_tensors(self._single.state_dict())
+        return {f"{SINGLE}{name}": tensor for name, tensor in tensors.items()}
 
     def _restore(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
         """Continue from the tensors and the content of a file."""
-        self.seconds, self.gradients = float(content["seconds"]), int(content["gradients"])
+        self.seconds = float(content["seconds"])
+        self.gradients = int(content["gradients"])
         self.tried = [(h, math.nan if ratio is None else ratio) for h, ratio in content["tried"]]
         self._calls = [RunCall(*call) for call in content["calls"]]
         self._diverged = set(content["lost"])
@@ -827,17 +839,40 @@ class Sampler:
         """
         tensors, content = file.read(checkpoint, KIND)
         settings = self.settings.to_plain()
-        different = [name for name, value in content["settings"].items() if settings.get(name) != value]
-        single = {name: value for name, value in tensors.items() if name.startswith(SINGLE)}
-        different += ["model"] if file.digest(self._single_tensors()) != file.digest(single) else []
-        different += ["data"] if content["data"] != self._checksum else []
+        different = [name for name, setting in content["settings"].items() if settings.get(name) != setting]
+        single_in_file = {name: tensor for name, tensor in tensors.items() if name.startswith(SINGLE)}
+        if file.digest(self._single_tensors()) != file.digest(single_in_file):
+            different.append("model")
+        if content["data"] != self._checksum:
+            different.append("data")
         if different:
             raise ValueError(
                 f"{checkpoint} belongs to a sampler with a different {', '.join(different)}: it is left "
                 "alone. Choose another file name, or continue that sampler with Sampler.load"
             )
         self._restore(tensors, content)
-        self._calls_to_repeat, self._calls = self._calls, []
+        self._calls_to_repeat = self._calls
+        self._calls = []
+
+
+def _run_length(steps: int | None, seconds: float | None, checks: ArgumentChecks) -> tuple[str, float]:
+    """Return the kind of length of a call of `run`, and the amount, as in `RunCall`.
+
+    Parameters
+    ----------
+    steps, seconds
+        Arguments of `run`.
+    checks
+        Checks, which collect what is wrong with them.
+    """
+    if steps is not None and seconds is not None:
+        checks.problems.append("steps and seconds: give one of them, or none")
+    length: tuple[str, float] = ("auto", LENGTH.steps)
+    if steps is not None:
+        length = ("steps", checks.run(whole, "steps", steps, low=1))
+    if seconds is not None:
+        length = ("seconds", checks.run(real, "seconds", seconds, accepted=POSITIVE))
+    return length
 
 
 def _batch_size(data: Data, batch: int | None) -> int | None:
@@ -866,13 +901,24 @@ def _matching_batches(
     device
         Device of the model.
     """
-    if problems := find_data_problems(data, None):
+    problems = find_data_problems(data, None)
+    if problems:
         raise ValueError("; ".join(problems))
-    size = settings.batch if settings.separate_batches else None
-    batches = ChainBatches(data, size, settings.chains, settings.seed, device)
+    batch_size = settings.batch if settings.separate_batches else None
+    batches = ChainBatches(data, batch_size, settings.chains, settings.seed, device)
     if batches.n != settings.n or data_checksum(batches) != checksum:
         raise ValueError("these are not the data that it has sampled with")
     return batches
+
+
+def _known_loss(settings: SamplerSettings, loss: LossFunction | None) -> LossFunction:
+    """Return the loss of a sampler from a file: the named one of torch, or else the one that the user gives.
+
+    Without either it is `_missing_loss`.
+    """
+    if settings.loss in TASK_OF_LOSS:
+        return partial(mean_loss, settings.task)
+    return _missing_loss if loss is None else loss
 
 
 def _missing_loss(*_: object) -> Tensor:
@@ -883,9 +929,12 @@ def _missing_loss(*_: object) -> Tensor:
 def _copy_with_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     """Return a copy of a module in evaluation mode, with the tensors of the single module in a file."""
     single = deepcopy(model).eval()
-    values = {name.removeprefix(SINGLE): value for name, value in tensors.items() if name.startswith(SINGLE)}
+    state: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if name.startswith(SINGLE):
+            state[name.removeprefix(SINGLE)] = tensor
     has_extra_state = any(name.endswith(EXTRA_STATE) for name in single.state_dict())  # it is not in files
-    single.load_state_dict(values, strict=not has_extra_state)
+    single.load_state_dict(state, strict=not has_extra_state)
     return single
 
 

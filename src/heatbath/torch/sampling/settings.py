@@ -46,6 +46,7 @@ TASK_OF_LOSS: dict[str, Task] = {
 }
 CUSTOM_LOSS = "negative_log_likelihood"  # name of a loss that is a function
 NOISE_SHARE = 0.1  # share of the work that may be spent on drawing the noise of the data
+SMALLEST_NOISE = 1e-12  # variance of the noise at which a regression starts, over that of its targets
 FEWEST_STEPS_PER_DRAW = 4  # between two draws of the noise, also where these are cheap
 FILE_KEYS = {  # of settings whose names in files differ
     "target_variance": "variance",
@@ -55,10 +56,16 @@ FILE_KEYS = {  # of settings whose names in files differ
 
 
 class ArgumentChecks:
-    """Run checks of arguments, and collect the messages of those that fail in `problems`."""
+    """Run checks of arguments, and collect the messages of those that fail in `problems`.
 
-    def __init__(self) -> None:
-        self.problems: list[str] = []
+    Parameters
+    ----------
+    *problems
+        Messages of checks that were made before.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = list(problems)
 
     def run(self, check: Callable[..., Checked], label: str, value: Any, **bounds: object) -> Checked:
         """Return `check(label, value, **bounds)`; if that fails, collect its message and return the value."""
@@ -116,12 +123,12 @@ def find_data_problems(data: object, batch: object) -> list[str]:
         Number of examples that a chain sees at a step, which only tensors take; None for the default.
     """
     if is_pair(data):
-        inputs, targets = len(data[0]), len(data[1])
-        if inputs == targets and inputs:
+        x, y = data
+        if len(x) == len(y) and len(x) > 0:
             return []
         return [
-            f"data must have at least one example, and as many targets as inputs; got {inputs} inputs and "
-            f"{targets} targets"
+            f"data must have at least one example, and as many targets as inputs; got {len(x)} inputs and "
+            f"{len(y)} targets"
         ]
     if not is_loader(data, repeatable=True):
         return [f"data must be tensors (x, y), or {LOADER}; got {shown(data)}"]
@@ -186,24 +193,32 @@ class SamplerSettings:
     @cached_property
     def posterior(self) -> LossPosterior:
         """Posterior that is sampled."""
-        law = self.n, self.prior, self.noise, self.temperature, self.targets
-        return LossPosterior(self.loss, *law, variance=self.target_variance)  # type: ignore[arg-type]
+        return LossPosterior(
+            self.loss,  # type: ignore[arg-type]
+            self.n,
+            self.prior,
+            self.noise,
+            self.temperature,
+            self.targets,
+            variance=self.target_variance,
+        )
 
     @cached_property
     def steps_per_draw(self) -> int:
         """Steps between two draws of the noise, each of which needs the outputs for all examples once."""
         passes_per_step = 3  # a forward pass, and a backward pass that takes twice as long
-        return max(FEWEST_STEPS_PER_DRAW, math.ceil(self.n / self.batch / (passes_per_step * NOISE_SHARE)))
+        steps = math.ceil(self.n / self.batch / (passes_per_step * NOISE_SHARE))
+        return max(FEWEST_STEPS_PER_DRAW, steps)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the settings by their names in files."""
-        return {FILE_KEYS.get(name, name): value for name, value in asdict(self).items()}
+        return {FILE_KEYS.get(name, name): setting for name, setting in asdict(self).items()}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> SamplerSettings:
         """Return settings from their names in files and values."""
         names = {key: name for name, key in FILE_KEYS.items()}
-        return cls(**{names.get(key, key): value for key, value in plain.items()})
+        return cls(**{names.get(key, key): setting for key, setting in plain.items()})
 
 
 def mean_loss(task: Task, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -259,13 +274,14 @@ def inspect_data(
     if problem:
         raise ValueError(f"Sampler: {problem}")
 
-    sizes = data.n, data.batch, data.separate
+    properties = DataProperties(data.n, data.batch, data.separate)
     if not named:
-        return DataProperties(*sizes)
-    targets = y.numel() // len(y)
+        return properties
+    properties = properties._replace(targets=y.numel() // len(y))
     if task != "regression":
-        return DataProperties(*sizes, targets)
-    return DataProperties(*sizes, targets, *regression_variances(model, data))
+        return properties
+    target_variance, residual_variance = regression_variances(model, data)
+    return properties._replace(target_variance=target_variance, residual_variance=residual_variance)
 
 
 def _row_problem(task: Task, outputs: Tensor, targets: Tensor) -> str:
@@ -284,33 +300,40 @@ def regression_variances(model: nn.Module, data: ChainBatches) -> tuple[float, f
     Residuals are the differences of the module's outputs from the targets. So that a noise can start at their
     mean square, it is at least 1e-12 of the variance.
     """
-    count, total, squares, residual_squares = 0, 0.0, 0.0, 0.0
+    target_count = 0
+    target_sum = 0.0
+    target_squares = 0.0
+    residual_squares = 0.0
     for x, y in data.iterate_all():
         targets = y.double()
-        count += y.numel()
-        total += float(targets.sum())
-        squares += float(targets.square().sum())
-        residual_squares += float((model(x).double().reshape(targets.shape) - targets).square().sum())
+        residuals = model(x).double().reshape(targets.shape) - targets
+        target_count += y.numel()
+        target_sum += float(targets.sum())
+        target_squares += float(targets.square().sum())
+        residual_squares += float(residuals.square().sum())
 
-    variance = squares / count - (total / count) ** 2
+    variance = target_squares / target_count - (target_sum / target_count) ** 2
     if not variance > 0 or not math.isfinite(residual_squares):
         raise ValueError(
             "Sampler: the targets of a regression must vary and the module's outputs must be finite, got "
             f"targets of variance {variance:g} and residuals whose squares add up to {residual_squares:g}"
         )
-    return variance, max(residual_squares / count, 1e-12 * variance)
+    return variance, max(residual_squares / target_count, SMALLEST_NOISE * variance)
 
 
 def data_checksum(data: ChainBatches) -> str:
     """Return a checksum of data that are tensors; "" for a loader."""
     if not is_pair(data.data):
         return ""
-    return file.digest(dict(zip("xy", data.data, strict=True)))
+    x, y = data.data
+    return file.digest({"x": x, "y": y})
 
 
 def split_inputs(x: object) -> object:
     """Return a long tensor as a list of chunks, anything else as it is."""
-    return list(torch.split(x, CHUNK_SIZE)) if isinstance(x, Tensor) and len(x) > CHUNK_SIZE else x
+    if not isinstance(x, Tensor) or len(x) <= CHUNK_SIZE:
+        return x
+    return list(torch.split(x, CHUNK_SIZE))
 
 
 def split_examples(x: Any, y: ArrayLike | Tensor | None) -> tuple[object, Targets]:
@@ -335,7 +358,11 @@ def _split_loader(loader: object) -> tuple[list[object], Targets]:
     """Return the inputs of all batches of a loader, and all targets as an array."""
     if not is_loader(loader, repeatable=True):
         raise ValueError("report: targets are needed, as y or in the batches of a loader")
-    pairs = [(batch[0], batch[1]) for batch in loader]
-    if not pairs:
+    inputs: list[object] = []
+    targets: list[Targets] = []
+    for batch in loader:
+        inputs.append(batch[0])
+        targets.append(np.asarray(batch[1]))
+    if not inputs:
         raise ValueError("report: the loader has no batches")
-    return [inputs for inputs, _ in pairs], np.concatenate([np.asarray(targets) for _, targets in pairs])
+    return inputs, np.concatenate(targets)

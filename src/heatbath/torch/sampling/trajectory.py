@@ -66,7 +66,10 @@ class Trajectory:
     ) -> None:
         """Stack the chains, all at the module, and make their optimiser and an empty list of samples."""
         posterior = settings.posterior
-        self.h, self.settings, self.data, self.loss = h, settings, data, loss
+        self.h = h
+        self.settings = settings
+        self.data = data
+        self.loss = loss
         self.chains = Chains(module, settings.chains, "same")
         self.optimizer = Langevin(self.chains, h, settings.gamma, posterior=posterior, seed=settings.seed)
         self.samples = Samples(self.chains, most=settings.samples)
@@ -82,7 +85,8 @@ class Trajectory:
         if self.data is None:
             return None
         x, _ = self.data.data if is_pair(self.data.data) else next(iter(self.data.iterate_all()))
-        return x[torch.linspace(0, len(x) - 1, min(count, len(x))).long().to(x.device)]
+        rows = torch.linspace(0, len(x) - 1, min(count, len(x))).long()
+        return x[rows.to(x.device)]
 
     @property
     def parts(self) -> list[str]:
@@ -97,14 +101,14 @@ class Trajectory:
         The losses are those before the step. A noise of the data that is sampled is drawn now and then.
         """
         assert self.data is not None
-        separate = self.settings.separate_batches
         if self._draws_noise and self.step % self.settings.steps_per_draw == 0:
             self._draw_noise(self.data)
 
         x, y = self.data.at_step(self.step)
         self.optimizer.zero_grad()
-        outputs = self.chains(x, each=separate)
-        losses = torch.func.vmap(self.loss, in_dims=(0, 0 if separate else None))(outputs, y)
+        outputs = self.chains(x, each=self.settings.separate_batches)
+        target_axis = 0 if self.settings.separate_batches else None
+        losses = torch.func.vmap(self.loss, in_dims=(0, target_axis))(outputs, y)
         torch.autograd.backward(losses.sum())  # the sum: each chain has the gradient of its own loss
         self.optimizer.step()
 
@@ -164,14 +168,17 @@ class Trajectory:
 
     def _current_noise(self) -> Floats:
         """Return the variance of the data as last drawn, (chains,); empty where it is not sampled."""
-        return np.array(self.optimizer.noise if self._draws_noise else [])
+        if not self._draws_noise:
+            return np.array([])
+        return np.array(self.optimizer.noise)
 
     def last_temperatures(self) -> dict[str, float]:
         """Return the kinetic temperatures over τ at the last sample, by part; {} without a sample."""
         if not self.records:
             return {}
-        last = next(reversed(self.records.values()))
-        return dict(zip(self.parts, last.temperatures[:, 0].mean(axis=1).tolist(), strict=True))
+        latest_record = next(reversed(self.records.values()))
+        kinetic_ratios = latest_record.temperatures[:, 0].mean(axis=1)
+        return dict(zip(self.parts, kinetic_ratios.tolist(), strict=True))
 
     # The trial of the stepsize
 
@@ -185,20 +192,27 @@ class Trajectory:
 
     def is_heating_up(self) -> bool:
         """Return whether the temperature grows late in the trial, as it does where steps are unstable."""
-        first, *_, last = self._late_temperatures()
-        return last > UNSTABLE_GROWTH * first
+        late_temperatures = self._late_temperatures()
+        return late_temperatures[-1] > UNSTABLE_GROWTH * late_temperatures[0]
 
     def _late_temperatures(self) -> list[float]:
         """Return the kinetic temperatures over τ of all parameters, at the late samples of the trial."""
-        settled = self.trial_steps * SETTLING_TIME / TRIAL_TIME
-        late = [record.temperatures[:, 0] for step, record in self.records.items() if step > settled]
+        settling_steps = self.trial_steps * SETTLING_TIME / TRIAL_TIME
+        late_records = [record for step, record in self.records.items() if step > settling_steps]
         sizes = self._part_sizes()
-        return [float(np.average(ratios.mean(axis=1), weights=sizes)) for ratios in late]
+        temperatures = []
+        for record in late_records:
+            kinetic_ratios = record.temperatures[:, 0].mean(axis=1)  # of each part
+            temperatures.append(float(np.average(kinetic_ratios, weights=sizes)))
+        return temperatures
 
     def _part_sizes(self) -> list[int]:
         """Return how many parameters of all chains each part moves."""
-        groups = self.optimizer.param_groups
-        return [sum([p.numel() for p in group["params"] if p.requires_grad]) for group in groups]
+        sizes = []
+        for group in self.optimizer.param_groups:
+            moving = [p.numel() for p in group["params"] if p.requires_grad]
+            sizes.append(sum(moving))
+        return sizes
 
     # Files
 
@@ -208,25 +222,33 @@ class Trajectory:
         Names of tensors are "chains/NAME", "momentum/INDEX" and the like for each parameter,
         "samples/STEP/NAME", and "notes/STEP/KEY" for a record.
         """
-        state = self.optimizer.state_dict()
-        tensors = {f"chains/{name}": value for name, value in self.chains.state_dict().items()}
-        for index, values in state["state"].items():
-            tensors |= {f"{name}/{index}": values[name] for name in TENSORS if name in values}
-
-        for step, sample in zip(self.samples.steps, self.samples, strict=True):
-            tensors |= {f"samples/{step}/{name}": value for name, value in sample.items()}
-            for name, key in RECORD_KEYS.items():
-                array = np.ascontiguousarray(getattr(self.records[step], name))
-                tensors[f"notes/{step}/{key}"] = torch.from_numpy(array)
+        optimizer_state = self.optimizer.state_dict()
+        parameter_states = optimizer_state["state"]
+        tensors = {f"chains/{name}": tensor for name, tensor in self.chains.state_dict().items()}
+        for index, parameter_state in parameter_states.items():
+            for name in TENSORS:
+                if name in parameter_state:
+                    tensors[f"{name}/{index}"] = parameter_state[name]
 
         plain = {
             "h": self.h,
             "step": self.step,
             "thin": self.samples.thin,
-            "groups": [dict(group) for group in state["param_groups"]],
-            "steps": {index: values["step"] for index, values in state["state"].items()},
+            "groups": [dict(group) for group in optimizer_state["param_groups"]],
+            "steps": {index: parameter_state["step"] for index, parameter_state in parameter_states.items()},
         }
-        return tensors, plain
+        return tensors | self._pack_samples(), plain
+
+    def _pack_samples(self) -> dict[str, Tensor]:
+        """Return the samples and their records as tensors, by their names in a file."""
+        tensors: dict[str, Tensor] = {}
+        for step, sample in zip(self.samples.steps, self.samples, strict=True):
+            for name, tensor in sample.items():
+                tensors[f"samples/{step}/{name}"] = tensor
+            for name, key in RECORD_KEYS.items():
+                measurement = np.ascontiguousarray(getattr(self.records[step], name))
+                tensors[f"notes/{step}/{key}"] = torch.from_numpy(measurement)
+        return tensors
 
     def unpack(self, tensors: Mapping[str, Tensor], plain: PlainValues) -> None:
         """Continue from the tensors and the plain values that `pack` returned.
@@ -235,24 +257,28 @@ class Trajectory:
         """
         tree = _nest(tensors)
         self.chains.load_state_dict(tree["chains"])
-        states = {
-            int(index): {"step": step} | {name: tree[name][index] for name in TENSORS if name in tree}
-            for index, step in plain["steps"].items()
-        }
-        self.optimizer.load_state_dict({"state": states, "param_groups": plain["groups"]})
+        parameter_states: dict[int, dict[str, Any]] = {}
+        tensor_names = [name for name in TENSORS if name in tree]
+        for index, step in plain["steps"].items():
+            parameter_tensors = {name: tree[name][index] for name in tensor_names}
+            parameter_states[int(index)] = {"step": step, **parameter_tensors}
+        self.optimizer.load_state_dict({"state": parameter_states, "param_groups": plain["groups"]})
         self.step = whole("step", plain["step"], low=0)
 
-        samples = {int(step): state for step, state in tree.get("samples", {}).items()}
-        self.samples.resume(self.step, plain["thin"], {step: samples[step] for step in sorted(samples)})
-
-        notes = {int(step): note for step, note in tree.get("notes", {}).items()}
-        self.records = {
-            step: SampleRecord(**{name: notes[step][key].numpy() for name, key in RECORD_KEYS.items()})
-            for step in sorted(notes)
-        }
+        self.samples.resume(self.step, plain["thin"], _order_by_step(tree.get("samples", {})))
+        self.records = {}
+        for step, note in _order_by_step(tree.get("notes", {})).items():
+            measurements = {name: note[key].numpy() for name, key in RECORD_KEYS.items()}
+            self.records[step] = SampleRecord(**measurements)
         if self.records:  # those of an earlier version have fewer probes
-            first = next(iter(self.records.values()))
-            self.probes = self._choose_probes(first.outputs.shape[1])
+            earliest_record = next(iter(self.records.values()))
+            self.probes = self._choose_probes(earliest_record.outputs.shape[1])
+
+
+def _order_by_step(branch: Mapping[str, Tree]) -> dict[int, Tree]:
+    """Return what is kept by the text of a step, by its number and in order."""
+    steps = sorted(map(int, branch))
+    return {step: branch[str(step)] for step in steps}
 
 
 def merge_dropped(records: Mapping[int, SampleRecord], steps: Sequence[int]) -> dict[int, SampleRecord]:
@@ -266,16 +292,17 @@ def merge_dropped(records: Mapping[int, SampleRecord], steps: Sequence[int]) -> 
         Steps of the samples that were kept. The temperatures of dropped samples are averaged into those of
         the next one of these.
     """
-    kept, merged = set(steps), dict[int, SampleRecord]()
-    pending: list[Floats] = []
+    kept_steps = set(steps)
+    merged: dict[int, SampleRecord] = {}
+    temperatures: list[Floats] = []  # since the last kept sample
     for step, record in records.items():
-        pending.append(record.temperatures)
-        if step not in kept:
+        temperatures.append(record.temperatures)
+        if step not in kept_steps:
             continue
-        if len(pending) > 1:
-            record = replace(record, temperatures=np.mean(pending, axis=0))
         merged[step] = record
-        pending = []
+        if len(temperatures) > 1:
+            merged[step] = replace(record, temperatures=np.mean(temperatures, axis=0))
+        temperatures = []
     return merged
 
 
@@ -285,10 +312,12 @@ def _nest(tensors: Mapping[str, Tensor]) -> Tree:
     What follows the kind, or the step, is one name, although names of parameters may contain a slash.
     """
     tree: Tree = {}
-    for name, value in tensors.items():
-        *path, last = name.split("/", 2 if name.startswith(("samples/", "notes/")) else 1)
-        level = tree
+    for name, tensor in tensors.items():
+        has_step = name.startswith(("samples/", "notes/"))
+        depth = 2 if has_step else 1
+        *path, tensor_name = name.split("/", depth)
+        branch = tree
         for key in path:
-            level = level.setdefault(key, {})
-        level[last] = value
+            branch = branch.setdefault(key, {})
+        branch[tensor_name] = tensor
     return tree

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 from torch import nn
 from torch.optim import Optimizer
@@ -57,25 +58,31 @@ def families(methods: Methods, model: nn.Module, seed: int) -> tuple[list[Family
     seed
         Seed of the noise of heatbath's optimisers.
     """
-    pairs: list[tuple[object, Mapping[str, Any]]]
-    if isinstance(methods, Mapping):
-        pairs = list(methods.items())
-    else:
-        pairs = [(method, {}) for method in (methods if isinstance(methods, (list, tuple)) else (methods,))]
-
-    searched, problems = [], []
-    for method, arguments in pairs:
+    searched: list[Family] = []
+    problems: list[str] = []
+    methods_with_arguments = _pair_with_arguments(methods)
+    for method, arguments in methods_with_arguments:
         try:
             searched.append(_make_family(method, arguments, model, seed))
         except (TypeError, ValueError, RuntimeError) as error:
             problems.append(str(error))
 
-    names = [family.name for family in searched]
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        problems.append(f"each method needs its own name, and there are several {', '.join(repeated)}")
-    if not pairs:
+    name_counts = Counter(family.name for family in searched)
+    repeated_names = sorted(name for name, count in name_counts.items() if count > 1)
+    if repeated_names:
+        problems.append(f"each method needs its own name, and there are several {', '.join(repeated_names)}")
+    if not methods_with_arguments:
         problems.append("at least one method is needed, got none")
     return searched, problems
+
+
+def _pair_with_arguments(methods: Methods) -> list[tuple[object, Mapping[str, Any]]]:
+    """Return each method with the user's keyword arguments for it; `methods` are as in `tune`."""
+    if isinstance(methods, Mapping):
+        return list(methods.items())
+    if isinstance(methods, (list, tuple)):
+        return [(method, {}) for method in methods]
+    return [(methods, {})]
 
 
 class _Maker(NamedTuple):
@@ -87,8 +94,8 @@ class _Maker(NamedTuple):
         Name of the method.
     make
         Function that makes an optimiser.
-    fixed
-        Arguments that are not searched.
+    arguments
+        The user's keyword arguments: ranges are searched, and other values kept.
     seed
         Seed for optimisers of heatbath, otherwise None.
     takes_parameters
@@ -97,27 +104,37 @@ class _Maker(NamedTuple):
 
     name: str
     make: Make
-    fixed: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     seed: int | None
     takes_parameters: bool
 
-    def optimizer_function(self, values: Mapping[str, float]) -> Make:
-        """Return a function of a model that makes the optimiser with these values."""
-        seeded = {} if self.seed is None else {"seed": self.seed}
-        make = partial(self.make, **self.fixed, **seeded, **values)
-        if self.takes_parameters:
-            return lambda model: make(model.parameters())
-        return make
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Arguments of the user that are not searched."""
+        return {key: choice for key, choice in self.arguments.items() if not isinstance(choice, Between)}
 
-    def family(self, ranges: Mapping[str, Between]) -> Family:
-        """Return the candidates whose arguments lie within ranges."""
+    @property
+    def ranges(self) -> dict[str, Between]:
+        """Ranges of the user, which are searched."""
+        return {key: choice for key, choice in self.arguments.items() if isinstance(choice, Between)}
+
+    def optimizer_function(self, searched_values: Mapping[str, float]) -> Make:
+        """Return a function of a model that makes the optimiser with these values."""
+        keywords = {**self.fixed, **searched_values}
+        if self.seed is not None:
+            keywords["seed"] = self.seed
+        if self.takes_parameters:
+            return lambda model: self.make(model.parameters(), **keywords)
+        return partial(self.make, **keywords)
+
+    def code(self, searched_values: Mapping[str, float]) -> str:
+        """Return the Python expression that makes the optimiser with these values."""
         model = "model.parameters()" if self.takes_parameters else "model"
-        return Family(
-            self.name,
-            ranges,
-            self.optimizer_function,
-            lambda values: call_of(self.name, {**values, **self.fixed}, model),
-        )
+        return call_of(self.name, {**searched_values, **self.fixed}, model)
+
+    def family(self, usual_ranges: Mapping[str, Between]) -> Family:
+        """Return the candidates whose arguments lie within the user's ranges and the usual ones."""
+        return Family(self.name, {**usual_ranges, **self.ranges}, self.optimizer_function, self.code)
 
 
 def _make_family(method: object, arguments: object, model: nn.Module, seed: int) -> Family:
@@ -144,25 +161,40 @@ def _make_family(method: object, arguments: object, model: nn.Module, seed: int)
     name = getattr(make, "__name__", str(make))
     if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
         raise TypeError(f"{name}: a dict of keyword arguments is needed, got {shown(arguments)}")
-    is_ours = name in (*PRESETS, *known_methods()) and make is cast(object, classes.__getattr__(name))
-    if is_ours and (reserved := [key for key in arguments if key in GIVEN_BY_TUNE]):
+
+    if _is_of_heatbath(name, make):
+        return _make_heatbath_family(_Maker(name, make, arguments, seed, takes_parameters=False), model)
+    takes_parameters = isinstance(make, type) and issubclass(make, Optimizer)
+    maker = _Maker(name, make, arguments, None, takes_parameters)
+    return _checked_family(maker.family(usual_ranges={}), model)
+
+
+def _is_of_heatbath(name: str, make: object) -> bool:
+    """Return whether a function that makes optimisers is heatbath's class with this name."""
+    has_known_name = name in PRESETS or name in known_methods()
+    return has_known_name and make is classes.__getattr__(name)
+
+
+def _make_heatbath_family(maker: _Maker, model: nn.Module) -> Family:
+    """Return the candidates of an optimiser of heatbath, whose usual ranges are searched too.
+
+    Temperatures among these are left out where a posterior sets them.
+    """
+    reserved = [key for key in maker.arguments if key in GIVEN_BY_TUNE]
+    if reserved:
         raise ValueError(
-            f"{name}: {', '.join(reserved)} cannot be given here: tune a function that makes the optimiser"
+            f"{maker.name}: {', '.join(reserved)} cannot be given here: tune a function that makes the "
+            "optimiser"
         )
 
-    ranges = {key: value for key, value in arguments.items() if isinstance(value, Between)}
-    fixed = {key: value for key, value in arguments.items() if key not in ranges}
-    takes_parameters = not is_ours and isinstance(make, type) and issubclass(make, Optimizer)
-    maker = _Maker(name, make, fixed, seed if is_ours else None, takes_parameters)
-    usual = _usual_ranges(name, arguments) if is_ours else {}
+    usual_ranges = _usual_ranges(maker.name, maker.arguments)
+    without_temperatures = {key: usual_ranges[key] for key in usual_ranges if key not in TEMPERATURES}
     try:
-        return _checked_family(maker.family(usual | ranges), model)
+        return _checked_family(maker.family(usual_ranges), model)
     except ValueError:
-        if "posterior" not in fixed or not any(key in usual for key in TEMPERATURES):
+        if "posterior" not in maker.fixed or without_temperatures == usual_ranges:
             raise
-    # The posterior sets the temperatures
-    without_temperatures = {key: value for key, value in usual.items() if key not in TEMPERATURES}
-    return _checked_family(maker.family(without_temperatures | ranges), model)
+    return _checked_family(maker.family(without_temperatures), model)
 
 
 def _usual_ranges(name: str, arguments: Mapping[str, Any]) -> dict[str, Between]:
@@ -170,12 +202,17 @@ def _usual_ranges(name: str, arguments: Mapping[str, Any]) -> dict[str, Between]
 
     `arguments` are those the user has given: they, and those that they replace, are left out.
     """
-    ranges = SEARCHED.get(name)
-    if ranges is None:
-        searched = known_methods()[name].searched
-        ranges = {"lr" if key == "h" else key: value for key, value in searched.items()}
+    ranges: dict[str, Between] = {}
+    if name in SEARCHED:
+        ranges |= SEARCHED[name]
+    else:
+        for key, searched in known_methods()[name].searched.items():
+            torch_key = "lr" if key == "h" else key
+            ranges[torch_key] = searched
+
     replaced = {ALTERNATIVES.get(key) for key in arguments}
-    return {key: value for key, value in ranges.items() if key not in arguments and key not in replaced}
+    left_out = replaced.union(arguments)
+    return {key: searched for key, searched in ranges.items() if key not in left_out}
 
 
 def _checked_family(family: Family, model: nn.Module) -> Family:
@@ -191,12 +228,7 @@ def _checked_family(family: Family, model: nn.Module) -> Family:
         If the result is no torch optimiser.
     """
     for share in (0.0, 1.0):
-        values = {key: searched.at(share) for key, searched in family.ranges.items()}
-        try:
-            optimizer = family.make(values)(model)
-        except (TypeError, ValueError, RuntimeError) as error:
-            text = ", ".join(f"{key}={searched!r}" for key, searched in family.ranges.items())
-            raise ValueError(f"{error} (searched: {text})" if text else str(error)) from None
+        optimizer = _make_at_share(family, share, model)
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{family.name} must make a torch optimiser, and made {shown(optimizer)}")
         if isinstance(optimizer, Partitioned) and any(map(tempering_ladder, optimizer.param_groups)):
@@ -204,6 +236,21 @@ def _checked_family(family: Family, model: nn.Module) -> Family:
                 f"{family.name}: simulated tempering needs the loss of all data, and cannot be tuned here"
             )
     return family
+
+
+def _make_at_share(family: Family, share: float, model: nn.Module) -> object:
+    """Return what a candidate makes of the model; its values stand at this share of their ranges, 0 to 1.
+
+    An error is raised again as a ValueError that names the ranges.
+    """
+    searched_values = {key: searched.at(share) for key, searched in family.ranges.items()}
+    try:
+        return family.make(searched_values)(model)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if not family.ranges:
+            raise ValueError(str(error)) from None
+        ranges_text = ", ".join(f"{key}={searched!r}" for key, searched in family.ranges.items())
+        raise ValueError(f"{error} (searched: {ranges_text})") from None
 
 
 def _checked_optimizer(method: object) -> Make:
@@ -221,10 +268,11 @@ def _checked_optimizer(method: object) -> Make:
 
 def _find_optimizer(name: str) -> Make:
     """Return the optimiser of heatbath with a name, in upper or lower case."""
-    names = {preset.lower(): preset for preset in PRESETS}
-    for class_name, kind in known_methods().items():
-        if kind.searched:
-            names |= {class_name.lower(): class_name, kind.title.lower(): class_name}
-    if name.lower() not in names:
-        raise ValueError(f"there is no method {name!r} to tune; accepted: {', '.join(names)}")
-    return classes.__getattr__(names[name.lower()])
+    class_names = {preset.lower(): preset for preset in PRESETS}
+    for class_name, method in known_methods().items():
+        if method.searched:
+            class_names[class_name.lower()] = class_name
+            class_names[method.title.lower()] = class_name
+    if name.lower() not in class_names:
+        raise ValueError(f"there is no method {name!r} to tune; accepted: {', '.join(class_names)}")
+    return classes.__getattr__(class_names[name.lower()])

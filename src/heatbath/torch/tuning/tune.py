@@ -210,8 +210,10 @@ def tune(  # noqa: PLR0913 # options by keyword
         _refuse(method_problems + prepared.problems)
         task, task_problems = find_task(task, loss, model, prepared, by)
         _refuse(task_problems)
+
+        if loss is None:
+            loss = TASK_LOSSES[task]
         counts = round_sizes(candidates)
-        loss = TASK_LOSSES[task] if loss is None else loss
         counter = StepCounter(progress, planned_steps(searched, counts, steps))
         trainer = ModuleTrainer(make_model, prepared, task, loss, by, seed, steps, counter)
         result = _search(trainer, searched, counts)
@@ -235,8 +237,9 @@ def _checked_model(make_model: Callable[[], nn.Module]) -> nn.Module:
     model = make_model()
     if not isinstance(model, nn.Module):
         raise TypeError(f"make_model must be a function that makes a torch module, got {shown(model)}")
-    second = make_model()
-    if {id(p) for p in model.parameters()} & {id(p) for p in second.parameters()}:
+    parameter_ids = {id(p) for p in model.parameters()}
+    second_model = make_model()
+    if any(id(p) in parameter_ids for p in second_model.parameters()):
         raise ValueError("make_model must make a new model at every call, and two have the same parameters")
     return model
 
@@ -253,25 +256,31 @@ def _search(trainer: ModuleTrainer, searched: list[Family], counts: list[int]) -
     counts
         Number of candidates of each method in each round.
     """
-    by, finished = trainer.by, True
+    by = trainer.by
     halving = SuccessiveHalving(trainer, searched, trainer.steps, by)
+    is_finished = True
     try:
-        for number, count in enumerate(counts):
-            candidates: list[Candidate] = []
-            for family in searched:
-                candidates += propose_candidates(number, counts, family, halving.trials, by, trainer.seed)
-            halving.run_round(candidates, count)
+        _run_rounds(halving, counts, trainer.seed)
         halving.run_finalists(1, RUNGS)
     except KeyboardInterrupt:
-        finished = False
+        is_finished = False
         _end_early(trainer, halving)
 
     trials = list(halving.trials.values())
-    best = Trials(halving.families, trials, by, finished=finished).best
+    best = Trials(halving.families, trials, by, finished=is_finished).best
     trained = {name: trainer.finished[trial.candidate.family].trained for name, trial in best.items()}
-    result = TunedModels(halving.families, trials, by, trained, finished=finished)
+    result = TunedModels(halving.families, trials, by, trained, finished=is_finished)
     check_outcome(result, trainer.steps, "lr")
     return result
+
+
+def _run_rounds(halving: SuccessiveHalving, counts: list[int], seed: int) -> None:
+    """Train the candidates of all rounds; `counts` are as in `_search`, and the seed places candidates."""
+    for round_number, count in enumerate(counts):
+        candidates: list[Candidate] = []
+        for family in halving.families:
+            candidates += propose_candidates(round_number, counts, family, halving.trials, halving.by, seed)
+        halving.run_round(candidates, count)
 
 
 def _end_early(trainer: ModuleTrainer, halving: SuccessiveHalving) -> None:
@@ -290,12 +299,15 @@ def _end_early(trainer: ModuleTrainer, halving: SuccessiveHalving) -> None:
         If no candidate has been judged yet.
     """
     halving.trials.pop(trainer.in_training, None)
-    trainer.drop([halving.trials[name] for name in trainer.waiting if name in halving.trials])
+    waiting_trials = [halving.trials[name] for name in trainer.waiting if name in halving.trials]
+    trainer.drop(waiting_trials)
     if not trainer.finished:
         raise KeyboardInterrupt
+
     halving.trials = {name: trial for name, trial in halving.trials.items() if trial.rung}
-    judged = [trial.candidate.family for trial in halving.trials.values()]
-    halving.families = [family for family in halving.families if family in judged]
+    judged_families = [trial.candidate.family for trial in halving.trials.values()]
+    halving.families = [family for family in halving.families if family in judged_families]
+
     counter = trainer.counter
     warn(
         f"interrupted after {counter.made:,} of {counter.planned:,} steps: the search is incomplete",
@@ -320,7 +332,9 @@ class StepCounter:
     """
 
     def __init__(self, progress: Callable[[Progress], None] | None, planned: int) -> None:
-        self.progress, self.planned, self.made = progress, planned, 0
+        self.progress = progress
+        self.planned = planned
+        self.made = 0
         self._start = time.perf_counter()
 
     def add_step(self, loss: float) -> None:
@@ -328,8 +342,8 @@ class StepCounter:
         self.made += 1
         if self.progress is not None:
             seconds = time.perf_counter() - self._start
-            total = max(self.planned, self.made)  # more than planned where the best diverge
-            self.progress(Progress(self.made, total, seconds, loss, {}, finding=True))
+            most_steps = max(self.planned, self.made)  # more than planned where the best diverge
+            self.progress(Progress(self.made, most_steps, seconds, loss, {}, finding=True))
 
 
 class FinishedFamily(NamedTuple):
@@ -396,10 +410,11 @@ class ModuleTrainer:
         number
             Number of the rung. At number 1 candidates start with new models.
         """
-        first_step = 0 if number == 1 else rung.steps // FACTOR
+        is_first_rung = number == 1
+        first_step = 0 if is_first_rung else rung.steps // FACTOR
         for candidate in candidates:
             self.in_training = candidate.name
-            trained = self._start(candidate) if number == 1 else self.waiting.pop(candidate.name)
+            trained = self._start(candidate) if is_first_rung else self.waiting.pop(candidate.name)
             trial = self._train_steps(candidate, trained, first_step, rung.steps)
             if not trial.diverged:
                 self.waiting[candidate.name] = trained
@@ -419,7 +434,8 @@ class ModuleTrainer:
             How often this was done, which doesn't matter here.
         """
         for candidate in candidates:
-            trained, first_step = self._start(candidate), 0
+            trained = self._start(candidate)
+            first_step = 0
             for rung in ladder(self.steps, 1):
                 trial = self._train_steps(candidate, trained, first_step, rung.steps)
                 first_step = rung.steps
@@ -432,7 +448,8 @@ class ModuleTrainer:
     def drop(self, losers: Sequence[Trial]) -> None:
         """Keep the best of each method among the losers and those dropped before, and forget the others."""
         for trial in losers:
-            family, trained = trial.candidate.family, self.waiting.pop(trial.name)
+            family = trial.candidate.family
+            trained = self.waiting.pop(trial.name)
             best = self.finished.get(family)
             if best is None or trial.worth(self.by) < best.trial.worth(self.by):
                 self.finished[family] = FinishedFamily(trial, trained)
@@ -445,7 +462,7 @@ class ModuleTrainer:
             optimizer = candidate.made(model)
         return Trained(model, optimizer, Samples(model))
 
-    def _train_steps(self, candidate: Candidate, trained: Trained, first: int, last: int) -> Trial:
+    def _train_steps(self, candidate: Candidate, trained: Trained, start: int, end: int) -> Trial:
         """Train a model, and return the scores of the samples from the second half of these steps.
 
         Parameters
@@ -454,25 +471,28 @@ class ModuleTrainer:
             The candidate, which the scores are for.
         trained
             Its model and optimiser, which change. Its samples are replaced.
-        first, last
+        start, end
             Numbers of steps before and after the training.
         """
-        length = last - first
-        count = min(SAMPLES_PER_RUNG, length)
-        thin = max(1, length // (2 * count))
-        samples = Samples(trained.model, burn_in=length - count * thin, thin=thin, most=max(2, count))
+        step_count = end - start
+        sample_count = min(SAMPLES_PER_RUNG, step_count)
+        thin = max(1, step_count // (2 * sample_count))
+        burn_in = step_count - sample_count * thin
+        samples = Samples(trained.model, burn_in=burn_in, thin=thin, most=max(2, sample_count))
         trained.samples = samples
 
         device = model_device(trained.model)
-        for inputs, targets in self._iterate_batches(first, last):
+        for inputs, targets in self._iterate_batches(start, end):
             loss = self._train_step(trained, inputs.to(device), targets.to(device))
             if not math.isfinite(loss):
                 return Trial(candidate, diverged=True)
             samples.take()
             self.counter.add_step(loss)
 
-        trial = self._judge(candidate, trained, device)
-        return trial if math.isfinite(trial.loss) else Trial(candidate, diverged=True)
+        trial = self._judge(candidate, trained)
+        if not math.isfinite(trial.loss):
+            return Trial(candidate, diverged=True)
+        return trial
 
     def _train_step(self, trained: Trained, x: Tensor, y: Tensor) -> float:
         """Make one step of a model, and return its loss before the step; infinite where it overflows.
@@ -492,9 +512,10 @@ class ModuleTrainer:
             try:
                 loss = self.loss(outputs, y)
             except TORCH_ERRORS as error:
-                if problem := find_target_problem(self.task, outputs, y):
-                    raise ValueError(f"tune: {problem}") from error
-                raise
+                problem = find_target_problem(self.task, outputs, y)
+                if not problem:
+                    raise
+                raise ValueError(f"tune: {problem}") from error
             torch.autograd.backward(loss)
             return loss.detach()
 
@@ -503,33 +524,39 @@ class ModuleTrainer:
         except OverflowError:
             return math.inf
 
-    def _iterate_batches(self, first: int, last: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the training batches (inputs, targets) of the steps from `first` to `last`.
+    def _iterate_batches(self, start: int, end: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the training batches (inputs, targets) of the steps from `start` to `end`.
 
         They are a function of the seed and the step, so that rungs make no difference. If an epoch began
-        before `first`, its earlier batches are skipped.
+        before `start`, its earlier batches are skipped.
         """
-        step = max(start for start in self.epoch_starts if start <= first)
-        while step < last:
+        step = max(epoch_start for epoch_start in self.epoch_starts if epoch_start <= start)
+        while step < end:
             epoch_start = step
-            seed_generators(self.seed, step, self.data.training)
-            batches = iter(self.data.training)
-            while step < last:
-                seed_generators(self.seed, step)
-                batch = next(batches, None)
-                if batch is None:
-                    break
-                if step >= first:
+            for batch in self._iterate_epoch(epoch_start, end):
+                if step >= start:
                     yield check_batch(batch)
                 step += 1
+
             if step == epoch_start:
                 raise ValueError(
                     "tune: the loader has no more batches: it must be one that can be iterated repeatedly"
                 )
-            if step < last:
+            if step < end:
                 self.epoch_starts.add(step)
 
-    def _judge(self, candidate: Candidate, trained: Trained, device: torch.device) -> Trial:
+    def _iterate_epoch(self, start: int, end: int) -> Iterator[object]:
+        """Yield the training batches of an epoch that begins at step `start`, up to step `end` at most."""
+        seed_generators(self.seed, start, self.data.training)
+        batches = iter(self.data.training)
+        for step in range(start, end):
+            seed_generators(self.seed, step)
+            batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def _judge(self, candidate: Candidate, trained: Trained) -> Trial:
         """Return the scores of the averaged prediction and of single samples on the validation data.
 
         Parameters
@@ -538,27 +565,19 @@ class ModuleTrainer:
             The candidate that the scores are for.
         trained
             Its model and samples.
-        device
-            Device of the model.
         """
         seed_generators(self.seed, 0, self.data.validation)
-        sums, count = np.zeros(4), 0  # loss, accuracy and those of single samples, over all examples
+        score_sums = np.zeros(4)  # of the averaged prediction loss and accuracy, and of single samples
+        example_count = 0
         for batch in self.data.validation:
             inputs, targets = check_batch(batch)
-            if not len(targets):
-                continue
-            x, y = inputs.to(device), targets.detach().cpu().double().numpy().reshape(len(targets), -1)
-            predictions = np.array(
-                [predict(trained.model, [state], x, task=self.task).mean.numpy() for state in trained.samples]
-            )
-            self._check_validation(targets, y, predictions)
+            if len(targets):
+                score_sums += self._batch_scores(trained, inputs, targets) * len(inputs)
+                example_count += len(inputs)
 
-            averaged = self._mean_scores(predictions.mean(axis=0)[None], y)
-            sums += [score * len(x) for score in (*averaged, *self._mean_scores(predictions, y))]
-            count += len(x)
-        if not count:
+        if not example_count:
             raise ValueError("tune: there are no validation data: the loader for validation has no batches")
-        loss, accuracy, single_loss, single_accuracy = (sums / count).tolist()
+        loss, accuracy, single_loss, single_accuracy = (score_sums / example_count).tolist()
         return Trial(
             candidate,
             loss=loss,
@@ -566,6 +585,28 @@ class ModuleTrainer:
             single_loss=single_loss,
             single_accuracy=single_accuracy,
         )
+
+    def _batch_scores(self, trained: Trained, inputs: Tensor, targets: Tensor) -> Floats:
+        """Return mean loss and accuracy of the averaged prediction for a batch, and of single samples.
+
+        Parameters
+        ----------
+        trained
+            The model and its samples.
+        inputs, targets
+            The batch.
+        """
+        model = trained.model
+        x = inputs.to(model_device(model))
+        y = targets.detach().cpu().double().numpy().reshape(len(targets), -1)
+        sample_predictions = [predict(model, [state], x, task=self.task) for state in trained.samples]
+        predictions = np.array([prediction.mean.numpy() for prediction in sample_predictions])
+        self._check_validation(targets, y, predictions)
+
+        averaged_prediction = predictions.mean(axis=0)[None]
+        averaged_scores = self._mean_scores(averaged_prediction, y)
+        single_scores = self._mean_scores(predictions, y)
+        return np.array([*averaged_scores, *single_scores])
 
     def _check_validation(self, targets: Tensor, y: Floats, predictions: Floats) -> None:
         """Refuse validation targets that don't fit the predictions.
@@ -579,11 +620,15 @@ class ModuleTrainer:
         predictions
             Predictions of each sample, (samples, examples, outputs).
         """
-        outputs = predictions.shape[-1]
-        classes = TASKS[self.task].classes
-        columns = 1 if classes else outputs
-        known = not classes or np.isin(y, range(max(2, outputs))).all()
-        if y.shape != (predictions.shape[1], columns) or not known:
+        output_count = predictions.shape[-1]
+        if TASKS[self.task].classes:
+            column_count = 1
+            class_count = max(2, output_count)  # the outputs for two classes may be a single one
+            are_accepted = bool(np.isin(y, range(class_count)).all())
+        else:
+            column_count = output_count
+            are_accepted = True
+        if y.shape != (predictions.shape[1], column_count) or not are_accepted:
             raise ValueError(
                 f"tune: validation targets of shape {tuple(targets.shape)}, from {y.min():g} to {y.max():g}, "
                 f"do not go with {self.task!r} and outputs of shape {predictions.shape[1:]}"
@@ -594,8 +639,9 @@ class ModuleTrainer:
 
         `predictions` are (samples, examples, outputs), and the targets `y` (examples, values).
         """
-        repeated = np.broadcast_to(y, (len(predictions), *y.shape))
-        loss = float(losses(self.task, predictions, repeated).mean())
+        repeated_targets = np.broadcast_to(y, (len(predictions), *y.shape))
+        loss = float(losses(self.task, predictions, repeated_targets).mean())
         if not TASKS[self.task].classes:
             return loss, math.nan
-        return loss, float(np.mean(each_class(predictions).argmax(axis=-1) == y[:, 0]))
+        likeliest_classes = each_class(predictions).argmax(axis=-1)
+        return loss, float(np.mean(likeliest_classes == y[:, 0]))
