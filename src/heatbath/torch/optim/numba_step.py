@@ -32,20 +32,21 @@ Empty = NDArray[np.floating[Any]]  # an empty array of the tensors' type, by whi
 EXAMPLES: dict[torch.dtype, Empty] = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0)}
 
 
-def can_be_compiled(tensors: list[Tensor], theta: list[Tensor], dtype: torch.dtype) -> bool:
-    """Return whether compiled code can step tensors in place, beside parameters θ and all of one type."""
+def can_be_compiled(unit: StepTensors, dtype: torch.dtype) -> bool:
+    """Return whether compiled code can step a unit in place, and all of its tensors are of this type."""
     if dtype not in EXAMPLES:
         return False
-    for tensor, parameter in zip(tensors, theta, strict=True):
-        if (
-            tensor.dtype is not dtype
-            or tensor.shape != parameter.shape
-            or not tensor.is_cpu
-            or type(tensor) not in TENSOR_TYPES
-            or not tensor.is_contiguous()
-            or tensor.is_neg()  # its numbers stand for their negatives
-        ):
-            return False
+    for tensors in (unit.theta, unit.p, unit.gradients, unit.second):
+        for tensor, theta in zip(tensors, unit.theta, strict=False):  # `second` may be empty
+            if (
+                tensor.dtype is not dtype
+                or tensor.shape != theta.shape
+                or not tensor.is_cpu
+                or type(tensor) not in TENSOR_TYPES
+                or not tensor.is_contiguous()
+                or tensor.is_neg()  # its numbers stand for their negatives
+            ):
+                return False
     return True
 
 
