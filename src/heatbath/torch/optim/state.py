@@ -130,11 +130,15 @@ class StepTensors:
         """Return these tensors with the elements of this chain alone, as views of the stacked ones."""
         if self.chain_count == 1:
             return self
-        stacked = {"theta": self.theta, "p": self.p, "gradients": self.gradients, "second": self.second}
-        views: PlainValues = {
-            name: [tensor[self.chain] for tensor in tensors] for name, tensors in stacked.items()
-        }
-        return replace(self, **views, chain_count=1, chain=0)
+        return replace(
+            self,
+            theta=[theta[self.chain] for theta in self.theta],
+            p=[p[self.chain] for p in self.p],
+            gradients=[gradient[self.chain] for gradient in self.gradients],
+            second=[second[self.chain] for second in self.second],
+            chain_count=1,
+            chain=0,
+        )
 
     def split_by_row(self) -> list[StepTensors]:
         """Divide these tensors into units in which all have the same row of the table and the same step.
@@ -203,11 +207,8 @@ def prepare_state(parameter: Tensor, state: ParameterState, *, keeps_second: boo
     if keeps_second and "second" not in state:
         state["second"] = torch.zeros_like(parameter, dtype=dtype)
 
-    if is_half and "copy" not in state:
-        state["copy"] = parameter.detach().to(dtype, copy=True)
-    elif is_half:
-        was_written = state["copy"].to(parameter.dtype) != parameter
-        state["copy"] = torch.where(was_written, parameter.to(dtype), state["copy"])
+    if is_half:
+        _renew_copy(parameter, state)
     else:
         state.pop("copy", None)
 
@@ -223,6 +224,18 @@ def prepare_state(parameter: Tensor, state: ParameterState, *, keeps_second: boo
             )
         if tensor.dtype != dtype or tensor.device != parameter.device:
             state[name] = tensor.to(parameter.device, dtype)  # type: ignore[literal-required]
+
+
+def _renew_copy(parameter: Tensor, state: ParameterState) -> None:
+    """Make the float32 copy of a half-precision parameter, or take over what was written since the last step.
+
+    The state is changed in place.
+    """
+    if "copy" not in state:
+        state["copy"] = parameter.detach().to(torch.float32, copy=True)
+        return
+    was_written = state["copy"].to(parameter.dtype) != parameter
+    state["copy"] = torch.where(was_written, parameter.to(torch.float32), state["copy"])
 
 
 def gradient_of(parameter: Tensor, shard: Shard | None) -> Tensor:
