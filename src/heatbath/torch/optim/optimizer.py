@@ -25,7 +25,7 @@ from heatbath.torch.optim import posterior as posteriors
 from heatbath.torch.optim.chains import with_chains_of_parameters, with_stacked_parameters
 from heatbath.torch.optim.layers import CallOrder
 from heatbath.torch.optim.options import check_has_method, check_options
-from heatbath.torch.optim.param_groups import NewGroup, ParamGroup
+from heatbath.torch.optim.param_groups import NewGroup, ParamGroup, PlainValues
 from heatbath.torch.optim.posterior import LossPosterior
 from heatbath.torch.optim.sharding import WrapperShards
 from heatbath.torch.optim.state import HALF, NOT_READ, TENSORS, StepTensors, is_lazy
@@ -222,7 +222,7 @@ class Partitioned(Optimizer):
         self._original_ids += map(id, group["params"])
         self._parts = StepParts(self._wrapper, self._original_ids)
 
-    def _values_of_earlier_groups(self) -> param_groups.PlainValues:
+    def _values_of_earlier_groups(self) -> PlainValues:
         """Return what a new group has in common with those before it: steps, and a posterior's noise."""
         first_group = param_groups.values_of(self.param_groups[0])
         shared = {key: first_group[key] for key in NOISE_KEYS if key in first_group}

@@ -458,7 +458,9 @@ def _rows_of_examples(group: ParamGroup, batch: Tensor) -> Tensor:
         Residuals, (examples, ...), or with chains (chains, examples, ...).
     """
     chain_count = param_groups.chain_count(group)
-    by_chain = batch if group["chains"] else torch.atleast_1d(batch)[None]
+    by_chain = batch
+    if not group["chains"]:  # one chain, whose residuals may be a single number
+        by_chain = batch[None] if batch.ndim else batch[None, None]
     if by_chain.ndim < 2 or len(by_chain) != chain_count:
         raise ValueError(
             f"residuals must be (chains, examples, ...) of {chain_count} chains, got {tuple(batch.shape)}"
