@@ -106,33 +106,19 @@ class CompiledStep:
             Position of the stage in the programs of the units.
         """
         tables, programs, owners = _tables_of_units(units)
-        segments, operations = self._code(tuple(programs), tuple(owners), stage)
-        if not len(segments):
+        code = self._code(tuple(programs), tuple(owners), stage)
+        if not len(code.segments):
             return
 
-        rows, spans = _tensor_rows(units)
-        pieces = _cut_into_pieces(tuple(spans))
-        sizes = np.array([unit.size for unit in units], np.int64)
         table = tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1)
-        states = np.array([(NOT_READ, unit.xi, unit.root_tau) for unit in units])
-        arguments = KernelArguments(
-            np.array(rows, np.int64).reshape(-1, CHAIN + 1),
-            Work(pieces, segments, operations, table, sizes),
-            np.empty(len(pieces)),
-            states,
-            np.uint64(units[0].seed),
-        )
-
+        arguments = _kernel_arguments(units, code, table)
         example = EXAMPLES[units[0].theta[0].dtype]
-        is_sharded = False
-        for unit in units:
-            is_sharded = is_sharded or unit.sharded
-        if is_sharded:
+        if any([unit.sharded for unit in units]):
             _run_sharded(units, example, arguments)
         else:
             _run_complete(example, arguments)
 
-        for unit, (kinetic, xi, _) in zip(units, states.tolist(), strict=True):
+        for unit, (kinetic, xi, _) in zip(units, arguments.states.tolist(), strict=True):
             unit.xi = xi
             if kinetic != NOT_READ:
                 unit.kinetic = kinetic
@@ -180,6 +166,20 @@ def _tables_of_units(units: list[StepTensors]) -> TablesOfUnits:
             found.tables.append(unit.table)
             found.programs.append(unit.program)
     return found
+
+
+def _kernel_arguments(units: list[StepTensors], code: StageCode, table: Table) -> KernelArguments:
+    """Describe units, the code of a stage and its coefficients to compiled code."""
+    rows, spans = _tensor_rows(units)
+    pieces = _cut_into_pieces(tuple(spans))
+    sizes = np.array([unit.size for unit in units], np.int64)
+    return KernelArguments(
+        tensors=np.array(rows, np.int64).reshape(-1, CHAIN + 1),
+        work=Work(pieces, code.segments, code.operations, table, sizes),
+        sums=np.empty(len(pieces)),
+        states=np.array([(NOT_READ, unit.xi, unit.root_tau) for unit in units]),
+        seed=np.uint64(units[0].seed),
+    )
 
 
 @lru_cache(maxsize=64)
