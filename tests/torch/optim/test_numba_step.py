@@ -15,6 +15,7 @@ from heatbath.engine.tensor_step import PIECE
 from heatbath.engine.threads import spread
 from heatbath.torch.optim import numba_step
 from heatbath.torch.optim.optimizer import Partitioned
+from heatbath.torch.optim.state import StepTensors
 from tests.patience import PATIENCE
 
 SIZES = 100_000, 3, 77_777, 40_000  # more pieces than one thread is left with
@@ -217,10 +218,19 @@ def test_tensors_are_cut_at_multiples_of_a_piece_in_the_numbering_of_the_noise()
     assert numba_step._cut_into_pieces(()).shape == (0, 3)
 
 
+def can_be_compiled(tensor, theta, dtype):
+    """Whether momenta can be stepped beside parameters."""
+    unit = StepTensors(
+        program=None, table=None, xi=0.0, root_tau=1.0, seed=0, step=0, theta=[theta], p=[tensor]
+    )
+    return numba_step.can_be_compiled(unit, dtype)
+
+
 def test_what_compiled_code_cannot_step_is_told_apart():
     plain = torch.zeros(4, 3)
-    assert numba_step.can_be_compiled([plain], [plain], torch.float32)
-    assert not numba_step.can_be_compiled([plain], [plain], torch.float64)
-    assert not numba_step.can_be_compiled([plain.half()], [plain.half()], torch.float16)
-    assert not numba_step.can_be_compiled([plain.T], [plain.T], torch.float32)
-    assert not numba_step.can_be_compiled([plain], [plain[:2]], torch.float32)
+    assert can_be_compiled(plain, plain, torch.float32)
+    assert not can_be_compiled(plain, plain, torch.float64)
+    assert not can_be_compiled(plain.half(), plain, torch.float32)
+    assert not can_be_compiled(plain.half(), plain.half(), torch.float16)
+    assert not can_be_compiled(plain.T, plain.T, torch.float32)
+    assert not can_be_compiled(plain, plain[:2], torch.float32)

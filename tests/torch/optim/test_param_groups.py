@@ -69,6 +69,16 @@ def test_what_cannot_be_set_in_a_group_is_refused_and_nothing_moves(name, value,
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 
 
+@pytest.mark.parametrize("name", ["lr", "gamma"])
+def test_a_value_that_was_deleted_is_named(name):
+    model = small_network()
+    optimizer = ht.Langevin(model, 0.1, 1.0, TAU)
+    make_steps(model, optimizer, 1)
+    del optimizer.param_groups[0][name]
+    with pytest.raises(ValueError, match=f"a group has no {name}, which Langevin needs: put back"):
+        make_steps(model, optimizer, 1)
+
+
 @pytest.mark.parametrize(("before", "after"), [("part", "tensor"), ("tensor", "part")])
 def test_the_thermostat_cannot_be_changed(before, after):
     model = small_network()

@@ -35,20 +35,33 @@ def block_names(model: nn.Module) -> list[str]:
     member of one. If there are none, all modules that share a class are blocks. Only modules that contain
     others count, and a block within a block is left out.
     """
-    compound = {name: module for name, module in model.named_modules() if name and _is_compound(module)}
-    containers = {name: container for name, container in _modules_in_containers(model) if name in compound}
+    compound: dict[str, nn.Module] = {}  # modules that contain others, but the model itself
+    for name, module in model.named_modules():
+        if name and _is_compound(module):
+            compound[name] = module
 
-    counts = Counter(type(compound[name]) for name in containers)
-    blocks = [
-        name
-        for name, container in containers.items()
-        if isinstance(container, nn.ModuleList) or counts[type(compound[name])] > 1
-    ]
+    blocks = _repeated_in_containers(model, compound)
     if not blocks:
-        counts = Counter(map(type, compound.values()))
-        blocks = [name for name, module in compound.items() if counts[type(module)] > 1]
+        class_counts = Counter(map(type, compound.values()))
+        blocks = [name for name, module in compound.items() if class_counts[type(module)] > 1]
+    return [name for name in blocks if not _lies_in_any(name, blocks)]
 
-    return [name for name in blocks if not any(name.startswith(f"{outer}.") for outer in blocks)]
+
+def _repeated_in_containers(model: nn.Module, compound: dict[str, nn.Module]) -> list[str]:
+    """Return those of the compound modules that are in a `ModuleList`, or in a `Sequential` and repeated."""
+    containers = dict(_modules_in_containers(model))
+    members = [name for name in containers if name in compound]
+    class_counts = Counter(type(compound[name]) for name in members)
+    repeated = []
+    for name in members:
+        if isinstance(containers[name], nn.ModuleList) or class_counts[type(compound[name])] > 1:
+            repeated.append(name)
+    return repeated
+
+
+def _lies_in_any(name: str, outer_names: list[str]) -> bool:
+    """Return whether a module lies within one of others, judged by their names."""
+    return any(name.startswith(f"{outer_name}.") for outer_name in outer_names)
 
 
 def _is_compound(module: nn.Module) -> bool:
@@ -91,12 +104,21 @@ def divide_into_parts(model: nn.Module, hidden: list[HiddenParameter]) -> dict[s
     """
     blocks = block_names(model)
     parts: dict[str, list[Tensor]] = {}
-    for layer, owner, parameter in hidden:
-        if isinstance(owner, (nn.Embedding, nn.EmbeddingBag)):
-            part = EMBEDDINGS
-        elif isinstance(owner, NORMALISATIONS) or (not is_lazy(parameter) and parameter.dim() < 2):
-            part = VECTORS
-        else:
-            part = next((name for name in blocks if layer == name or layer.startswith(f"{name}.")), layer)
-        parts.setdefault(part, []).append(parameter)
+    for hidden_parameter in hidden:
+        part = _part_of(hidden_parameter, blocks)
+        parts.setdefault(part, []).append(hidden_parameter.parameter)
     return parts
+
+
+def _part_of(hidden: HiddenParameter, blocks: list[str]) -> str:
+    """Return the part of a hidden parameter: by its kind, by its block, or else its layer."""
+    if isinstance(hidden.owner, (nn.Embedding, nn.EmbeddingBag)):
+        return EMBEDDINGS
+    if isinstance(hidden.owner, NORMALISATIONS):
+        return VECTORS
+    if not is_lazy(hidden.parameter) and hidden.parameter.dim() < 2:
+        return VECTORS
+    for block in blocks:
+        if hidden.layer == block or hidden.layer.startswith(f"{block}."):
+            return block
+    return hidden.layer

@@ -23,6 +23,7 @@ Start = Literal["fresh", "same"] | Callable[[int], nn.Module]
 ONE_BY_ONE = "one after the other"  # values of `manner`
 AT_ONCE = "called at once"
 MOST_IN_MESSAGE = 5  # names in a message
+LENGTH_OF_REASON = 200  # characters of an error that a warning quotes
 
 
 class Chains(nn.Module):
@@ -91,18 +92,22 @@ class Chains(nn.Module):
         self._modes_at_once: set[bool] = set()  # modes (training or not) in which a call at once has worked
 
         modules = _modules_at_start(model, self.count, start)
-        if not any(True for tensors in (model.parameters(), model.buffers()) for _ in tensors):
+        if not [*model.parameters(), *model.buffers()]:
             raise ValueError("Chains: the module has no parameters")
         self._stacked_names: dict[str, str] = {}  # names in this module, by names in the module of a chain
-        with torch.no_grad():
-            for name, stacked in _stack(modules, "named_parameters"):
-                requires_grad = model.get_parameter(name).requires_grad
-                self.register_parameter(self._new_name(name), nn.Parameter(stacked, requires_grad))
-            for name, stacked in _stack(modules, "named_buffers"):
-                self.register_buffer(self._new_name(name), stacked)
+        self._register_stacked(modules)
 
         self.train(model.training)
         _all_chains.add(self)
+
+    @torch.no_grad()
+    def _register_stacked(self, modules: list[nn.Module]) -> None:
+        """Stack the parameters and buffers of the modules of all chains, and register them in this module."""
+        for name, stacked in _stack(modules, "named_parameters"):
+            requires_grad = self.model.get_parameter(name).requires_grad
+            self.register_parameter(self._new_name(name), nn.Parameter(stacked, requires_grad))
+        for name, stacked in _stack(modules, "named_buffers"):
+            self.register_buffer(self._new_name(name), stacked)
 
     def __setstate__(self, state: dict[str, object]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -177,7 +182,7 @@ class Chains(nn.Module):
             outputs = self._call_at_once(tensors, arguments)
         except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
             self._restore(snapshot)
-            reason = " ".join(str(error).split())[:200]
+            reason = " ".join(str(error).split())[:LENGTH_OF_REASON]
         else:
             self.manner = AT_ONCE
             self._modes_at_once.add(self.training)
@@ -282,17 +287,21 @@ class Chains(nn.Module):
         Tensor of bool, (chains,)
             True for a chain that is finite.
         """
-        ignored = {name: ~buffer.isfinite() for name, buffer in self.model.named_buffers()}
+        tensors = self._own_tensors() if state is None else state
+        ignored_elements = {name: ~buffer.isfinite() for name, buffer in self.model.named_buffers()}
         finite_chains = []
         for name, stacked_name in self._stacked_names.items():
-            if state is not None and stacked_name not in state:
+            if stacked_name not in tensors:
                 continue
-            tensor = getattr(self, stacked_name) if state is None else state[stacked_name]
-            is_finite = tensor.detach().isfinite()
-            if name in ignored:
-                is_finite = is_finite | ignored[name].to(is_finite.device)
+            is_finite = tensors[stacked_name].detach().isfinite()
+            if name in ignored_elements:
+                is_finite = is_finite | ignored_elements[name].to(is_finite.device)
             finite_chains.append(is_finite.reshape(self.count, -1).all(dim=1))
         return torch.stack(finite_chains).all(dim=0)
+
+    def _own_tensors(self) -> dict[str, Tensor]:
+        """Return the stacked parameters and buffers by their names in this module."""
+        return {stacked_name: getattr(self, stacked_name) for stacked_name in self._stacked_names.values()}
 
     def states(self, state: Mapping[str, Any] | None = None) -> Iterator[dict[str, Tensor]]:
         """Yield the state of the module in each chain.
@@ -302,23 +311,22 @@ class Chains(nn.Module):
         state : mapping, optional
             A state of the chains, as `Samples` has them; without it their state now.
         """
-        state = self.state_dict() if state is None else state
-        missing = [stacked_name for stacked_name in self._stacked_names.values() if stacked_name not in state]
+        stacked_state = self.state_dict() if state is None else state
+        missing = [name for name in self._stacked_names.values() if name not in stacked_state]
         if missing:
-            names = ", ".join(missing[:MOST_IN_MESSAGE])
-            raise ValueError(f"this is not a state of these chains: it has no {names}")
-        names_of_model = self.model.state_dict(keep_vars=True)
-        kept = [name for name in names_of_model if not name.endswith("_extra_state")]
+            missing_names = ", ".join(missing[:MOST_IN_MESSAGE])
+            raise ValueError(f"this is not a state of these chains: it has no {missing_names}")
+
+        names_of_tensors = _names_of_tensors(self.model.state_dict(keep_vars=True))
         stacked_names = self._stacked_names | self._tied_names()
         for k in range(self.count):
-            yield {name: state[stacked_names[name]][k] for name in kept}
+            yield {name: stacked_state[stacked_names[name]][k] for name in names_of_tensors}
 
     def load_into(self, model: nn.Module, chain: int) -> None:
         """Load the parameters and buffers of a chain into a module of the same architecture."""
         whole("chain", chain, low=0, high=self.count)
         state = list(self.states())[chain]
-        names = {name for name in model.state_dict() if not name.endswith("_extra_state")}
-        different = sorted(names ^ state.keys())
+        different = sorted(set(_names_of_tensors(model.state_dict())) ^ state.keys())
         if different:
             raise ValueError(
                 "load_into: a module of the architecture of the chains is needed; only one of the two has "
@@ -332,10 +340,16 @@ class Chains(nn.Module):
             *self.model.named_parameters(remove_duplicate=False),
             *self.model.named_buffers(remove_duplicate=False),
         ]
-        known = {
-            id(tensor): self._stacked_names[name] for name, tensor in tensors if name in self._stacked_names
-        }
-        return {name: known[id(tensor)] for name, tensor in tensors if id(tensor) in known}
+        stacked_names_by_id = {}
+        for name, tensor in tensors:
+            if name in self._stacked_names:
+                stacked_names_by_id[id(tensor)] = self._stacked_names[name]
+
+        tied_names = {}
+        for name, tensor in tensors:
+            if id(tensor) in stacked_names_by_id:
+                tied_names[name] = stacked_names_by_id[id(tensor)]
+        return tied_names
 
     def of(self, parameter: Tensor) -> nn.Parameter:
         """Return the stacked parameter that belongs to a parameter of the module."""
@@ -362,6 +376,11 @@ class ModeSnapshot(NamedTuple):
     buffers: list[Tensor]
     cpu_state: Tensor
     cuda_states: dict[int, Tensor]
+
+
+def _names_of_tensors(state: Mapping[str, object]) -> list[str]:
+    """Return the names in a state of a module without its extra state, which may be anything."""
+    return [name for name in state if not name.endswith("_extra_state")]
 
 
 def _select_chain(leaf: object, k: int) -> object:
@@ -391,7 +410,7 @@ def _modules_at_start(model: nn.Module, count: int, start: object) -> list[nn.Mo
     list of Module
         A module for each chain, which may be the same one several times.
     """
-    if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
+    if any(isinstance(parameter, nn.UninitializedParameter) for parameter in model.parameters()):
         raise ValueError("Chains: the module is lazy: call it once before you make chains of it")
     if start == "same":
         return [model] * count
@@ -404,17 +423,8 @@ def _modules_at_start(model: nn.Module, count: int, start: object) -> list[nn.Mo
 
 def _fresh_copies(model: nn.Module, count: int) -> list[nn.Module]:
     """Return copies of a module with newly initialised layers; parameters without gradients stay equal."""
-    fixed = [
-        name or type(module).__name__
-        for name, module in model.named_modules()
-        if _has_own_parameters(module) and _initialiser_of(module) is None
-    ]
-    if fixed and count > 0:
-        raise ValueError(
-            f"Chains: {', '.join(fixed[:MOST_IN_MESSAGE])} cannot be initialised, having no "
-            "reset_parameters: use start='same' for chains that start alike, or start=function, which "
-            "returns the module of chain k"
-        )
+    if count > 0:
+        _check_can_be_initialised(model)
     copies = [deepcopy(model) for _ in range(count)]
     for copied in copies:
         _initialise(copied)
@@ -422,6 +432,20 @@ def _fresh_copies(model: nn.Module, count: int) -> list[nn.Module]:
             if not original.requires_grad:
                 parameter.detach().copy_(original)
     return copies
+
+
+def _check_can_be_initialised(model: nn.Module) -> None:
+    """Refuse a module with layers that have parameters and no `reset_parameters`."""
+    fixed = []
+    for name, module in model.named_modules():
+        if _has_own_parameters(module) and _initialiser_of(module) is None:
+            fixed.append(name or type(module).__name__)
+    if fixed:
+        raise ValueError(
+            f"Chains: {', '.join(fixed[:MOST_IN_MESSAGE])} cannot be initialised, having no "
+            "reset_parameters: use start='same' for chains that start alike, or start=function, which "
+            "returns the module of chain k"
+        )
 
 
 def _checked_start(model: nn.Module, module: object, k: int) -> nn.Module:
@@ -458,9 +482,9 @@ def _initialiser_of(module: nn.Module) -> Callable[[], None] | None:
 
 def _stack(modules: list[nn.Module], kind: str) -> Iterator[tuple[str, Tensor]]:
     """Yield names and stacked tensors of modules; `kind` is "named_parameters" or "named_buffers"."""
-    of_modules = [dict(getattr(module, kind)()) for module in modules]
-    for name in of_modules[0]:
-        yield name, torch.stack([tensors[name].detach() for tensors in of_modules])
+    tensors_of_modules = [dict(getattr(module, kind)()) for module in modules]
+    for name in tensors_of_modules[0]:
+        yield name, torch.stack([tensors[name].detach() for tensors in tensors_of_modules])
 
 
 def with_chains_of_parameters(groups: Iterable[NewGroup]) -> list[NewGroup]:
@@ -490,18 +514,17 @@ def _with_chains(group: NewGroup) -> NewGroup:
     if isinstance(group["params"], set):  # torch refuses it later, as a set has no order
         return group
 
-    params = listed(group["params"])
-    stacks = [_find_stack(tensor_of(entry)) for entry in params]
-    group = group | {"params": params}  # the list, because an iterator can be read only once
-    all_chains = {id(stack.chains): stack.chains for stack in stacks if stack is not None}
-    if not all_chains:
-        return group
-    if None in stacks or len(all_chains) > 1:
+    entries = listed(group["params"])  # once, as it may be an iterator
+    found = [_find_stack(tensor_of(entry)) for entry in entries]
+    stacks = [stack for stack in found if stack is not None]
+    if not stacks:
+        return group | {"params": entries}
+    chains = stacks[0].chains
+    if len(stacks) < len(found) or any(stack.chains is not chains for stack in stacks):
         raise ValueError(
             "a group mixes the parameters of a Chains with other parameters: give each Chains its own groups"
         )
-    (chains,) = all_chains.values()
-    return group | {"params": [stack.parameter for stack in stacks if stack is not None], "chains": chains}
+    return group | {"params": [stack.parameter for stack in stacks], "chains": chains}
 
 
 class Stack(NamedTuple):
@@ -525,13 +548,15 @@ def with_stacked_parameters(groups: Iterable[NewGroup]) -> list[NewGroup]:
 
     The value of "chains" becomes the number of chains. Groups without "chains" are returned as they are.
     """
-    stacked_groups = []
-    for group in groups:
-        chains = group.get("chains") if isinstance(group, dict) else None
-        if isinstance(chains, Chains):
-            params = [chains.of(tensor_of(entry)) for entry in listed(group["params"])]
-            group = group | {"params": params, "chains": chains.count}
-        elif chains is not None and not isinstance(chains, int):
-            raise TypeError(f"chains must be a Chains, got {shown(chains)}")
-        stacked_groups.append(group)
-    return stacked_groups
+    return [_with_stacked(group) for group in groups]
+
+
+def _with_stacked(group: NewGroup) -> NewGroup:
+    """Return a group with stacked parameters; see `with_stacked_parameters`."""
+    chains = group.get("chains") if isinstance(group, dict) else None
+    if isinstance(chains, Chains):
+        params = [chains.of(tensor_of(entry)) for entry in listed(group["params"])]
+        return group | {"params": params, "chains": chains.count}
+    if chains is not None and not isinstance(chains, int):
+        raise TypeError(f"chains must be a Chains, got {shown(chains)}")
+    return group

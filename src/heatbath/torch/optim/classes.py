@@ -52,7 +52,8 @@ class _OneMethod(Partitioned):
     def __init__(self, *args: object, **keywords: object) -> None:
         """Give all parameters the method; `args` and `keywords` are those of the class's signature."""
         arguments = _bind(type(self), args, keywords)
-        params, lr = arguments.pop("params"), arguments.pop("lr")
+        params = arguments.pop("params")
+        lr = arguments.pop("lr")
         options = {option.name: arguments.pop(option.name) for option in OPTIONS}
         method = self._method(**arguments)  # what remains are the arguments of the method
 
@@ -92,8 +93,11 @@ class _MethodByLayer(Partitioned):
         `args` and `keywords` are those of the class's signature.
         """
         arguments = _bind(type(self), args, keywords)
-        model, hidden, output = (arguments.pop(name) for name in ("model", "hidden", "output"))
-        lr, parts = arguments.pop("lr"), arguments.pop("parts")
+        given_model = arguments.pop("model")
+        hidden = arguments.pop("hidden")
+        output = arguments.pop("output")
+        lr = arguments.pop("lr")
+        parts = arguments.pop("parts")
         arguments |= _defaults_of_blocks(type(self), args, keywords, parts)
         options = {option.name: arguments.pop(option.name) for option in OPTIONS}
 
@@ -104,9 +108,10 @@ class _MethodByLayer(Partitioned):
             del arguments["tau"]  # the posterior sets the temperature; the preset refuses any other value
         methods = type(self)._preset(h=1.0, posterior=posterior, **arguments).methods
 
-        model, chains = _split_chains(model)
-        groups = layers.split(model, hidden, output, parts)
-        groups = [{"method": methods[group["part"]], **chains, **group} for group in groups]
+        model, chains = _split_chains(given_model)
+        groups = []
+        for group in layers.split(model, hidden, output, parts):
+            groups.append({"method": methods[group["part"]], **chains, **group})
         super().__init__(groups, lr, **options)
         if isinstance(model, Module) and output is None and layers.CallOrder.is_uncertain(model):
             self._call_order = layers.CallOrder(model, groups[-1]["name"])
@@ -115,8 +120,8 @@ class _MethodByLayer(Partitioned):
         """Add a layer; without a "method" it gets that of its "part", with its present coefficients."""
         if isinstance(param_group, dict) and "method" not in param_group and self.param_groups:
             (param_group,) = layers.check_parts([param_group])
-            like = next(group for group in self.param_groups if group["part"] == param_group["part"])
-            param_group = _method_as_in(like) | param_group
+            alike = next(group for group in self.param_groups if group["part"] == param_group["part"])
+            param_group = _method_as_in(alike) | param_group
         super().add_param_group(param_group)
 
 
@@ -160,7 +165,9 @@ def _defaults_of_blocks(
 
 def _split_chains(model: object) -> tuple[object, dict[str, Chains]]:
     """Return the module of a `Chains` and {"chains": it}, the key of its groups; else the model and {}."""
-    return (model.model, {"chains": model}) if isinstance(model, Chains) else (model, {})
+    if isinstance(model, Chains):
+        return model.model, {"chains": model}
+    return model, {}
 
 
 def _bind(cls: type[Partitioned], args: tuple[object, ...], keywords: dict[str, object]) -> dict[str, Any]:
@@ -208,16 +215,15 @@ def preset_class(name: str) -> type[Partitioned]:
     options of `Partitioned`.
     """
     preset = PRESETS[name]
+    own_defaults = DEFAULTS.get(name, {})
     coefficients = []
     for parameter in inspect.signature(preset).parameters.values():
         if parameter.name == "posterior":  # it is among the options
             continue
         torch_name = "lr" if parameter.name == "h" else parameter.name
-        default = DEFAULTS.get(name, {}).get(torch_name, parameter.default)
-        coefficient = _without_sweeps(parameter)
-        coefficients.append(
-            coefficient.replace(kind=Parameter.KEYWORD_ONLY, name=torch_name, default=default)
-        )
+        default = own_defaults.get(torch_name, parameter.default)
+        annotation = _without_sweeps(parameter).annotation
+        coefficients.append(_keyword(torch_name, default=default, annotation=annotation))
 
     arguments = [
         Parameter("model", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=MODEL),

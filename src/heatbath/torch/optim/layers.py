@@ -59,8 +59,11 @@ class CallOrder:
     @staticmethod
     def is_uncertain(module: nn.Module) -> bool:
         """Return whether another layer may act last than is declared last: false for a plain sequence."""
-        compound = [child for child in module.modules() if any(True for _ in child.children())]
-        return any(type(child) is not nn.Sequential for child in compound)
+        for child in module.modules():
+            has_children = any(True for _ in child.children())
+            if has_children and type(child) is not nn.Sequential:
+                return True
+        return False
 
     def __init__(self, module: nn.Module, output: str) -> None:
         """Judge the order of layers by their shapes, and watch the module's calls unless it is scripted."""
@@ -110,10 +113,11 @@ class CallOrder:
         ValueError
             If another layer acts last, or may do so by its shape.
         """
-        if moves and not self.final and self.latest:
-            self._settle()
-        if moves and not self.final and not self.was_judged:
-            self._judge_by_shapes()
+        if moves and not self.final:
+            if self.latest:
+                self._settle()
+            elif not self.was_judged:
+                self._judge_by_shapes()
         if self.final and self.final != self.output:
             raise ValueError(
                 f"the layer that acts last is {self.final!r}, but {self.output!r}, declared last, was taken "
@@ -200,24 +204,32 @@ def _check_last_layer(model: object, layers: list[ModuleLayer]) -> None:
 
 def _split_groups(groups: list[NewGroup], output: object) -> list[NewGroup]:
     """Return groups that each have a "part": the one they name, or what `output` makes of them."""
-    groups = check_parts(groups if output is None else _divide_groups(groups, output))
-    if {group["part"] for group in groups} != {"hidden", "output"}:
+    divided = groups if output is None else _divide_groups(groups, output)
+    check_parts(divided)
+    if {group["part"] for group in divided} != {"hidden", "output"}:
         raise ValueError("both parts are needed: a group that is 'hidden' and a group that is 'output'")
-    return groups
+    return divided
 
 
 def _split_off(layers: list[ModuleLayer], final: list[ModuleLayer]) -> list[NewGroup]:
     """Return groups of the output layer `final` and, without its parameters, of all other layers."""
-    output_ids = {id(p) for layer in final for p in layer.params}
-    if not output_ids <= {id(p) for layer in layers for p in layer.params}:
+    output_ids = _parameter_ids(final)
+    if not output_ids <= _parameter_ids(layers):
         raise ValueError(OUTPUT_NOT_IN_MODEL)
-    hidden = [
-        ModuleLayer(layer.name, [p for p in layer.params if id(p) not in output_ids]) for layer in layers
-    ]
-    hidden = [layer for layer in hidden if layer.params]
+
+    hidden = []
+    for layer in layers:
+        hidden_params = [parameter for parameter in layer.params if id(parameter) not in output_ids]
+        if hidden_params:
+            hidden.append(ModuleLayer(layer.name, hidden_params))
     if not hidden:
         raise ValueError("output= is the whole model: nothing is left for the hidden layers")
     return _groups_of(hidden, final)
+
+
+def _parameter_ids(layers: list[ModuleLayer]) -> set[int]:
+    """Return the ids of the parameters of all layers."""
+    return {id(parameter) for layer in layers for parameter in layer.params}
 
 
 def _split_into_blocks(model: object, hidden: object, output: object) -> list[NewGroup]:
@@ -244,21 +256,35 @@ def _split_into_blocks(model: object, hidden: object, output: object) -> list[Ne
     if not owners:
         raise ValueError("a hidden layer and an output layer are needed, but the model has no parameters")
 
-    final = [_last_layer(model, *owners[-1])] if output is None else _layers_of(output, "output")
-    output_ids = {id(p) for layer in final for p in layer.params}
-    if not output_ids <= {id(p) for p in model.parameters()}:
+    if output is None:
+        last_name, last_owner = owners[-1]
+        final = [_last_layer(model, last_name, last_owner)]
+    else:
+        final = _layers_of(output, "output")
+    output_ids = _parameter_ids(final)
+    if not output_ids <= {id(parameter) for parameter in model.parameters()}:
         raise ValueError(OUTPUT_NOT_IN_MODEL)
 
-    hidden_parameters: dict[int, HiddenParameter] = {}  # each once, though modules may share it
-    for name, owner in owners:
-        for parameter in owner.parameters(recurse=False):
-            if id(parameter) not in output_ids:
-                hidden_parameter = HiddenParameter(_layer_of_owner(name, owner), owner, parameter)
-                hidden_parameters.setdefault(id(parameter), hidden_parameter)
+    hidden_parameters = _hidden_parameters(owners, output_ids)
     if not hidden_parameters:
         raise ValueError(f"nothing is left for the hidden layers: {ACCEPTED}")
-    params_of_parts = divide_into_parts(model, list(hidden_parameters.values()))
+    params_of_parts = divide_into_parts(model, hidden_parameters)
     return _groups_of([ModuleLayer(name, params) for name, params in params_of_parts.items()], final)
+
+
+def _hidden_parameters(owners: list[tuple[str, nn.Module]], output_ids: set[int]) -> list[HiddenParameter]:
+    """Return the parameters of modules, given with their names, without those of the output layer.
+
+    A parameter that modules share is there once, with the first of them.
+    """
+    seen = set(output_ids)
+    hidden_parameters = []
+    for name, owner in owners:
+        for parameter in owner.parameters(recurse=False):
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                hidden_parameters.append(HiddenParameter(_layer_of_owner(name, owner), owner, parameter))
+    return hidden_parameters
 
 
 def _last_layer(model: nn.Module, name: str, owner: nn.Module) -> ModuleLayer:
@@ -274,10 +300,11 @@ def _last_layer(model: nn.Module, name: str, owner: nn.Module) -> ModuleLayer:
     if isinstance(owner, NORMALISATIONS):
         raise ValueError(f"the last layer, {name!r}, is a normalisation: {NAME_IT}")
     _check_no_own_matrix(model)
-    parametrised = name.rpartition(".parametrizations")[0]
-    if parametrised:  # the layer has parameters in several modules
-        return ModuleLayer(parametrised, [*model.get_submodule(parametrised).parameters()])
-    return ModuleLayer(_layer_of_owner(name, owner), [*owner.parameters(recurse=False)])
+    parametrised_name = name.rpartition(".parametrizations")[0]
+    if parametrised_name:  # the layer has parameters in several modules
+        parametrised = model.get_submodule(parametrised_name)
+        return ModuleLayer(parametrised_name, list(parametrised.parameters()))
+    return ModuleLayer(_layer_of_owner(name, owner), list(owner.parameters(recurse=False)))
 
 
 def _divide_groups(groups: list[NewGroup], output: object) -> list[NewGroup]:
@@ -296,32 +323,41 @@ def _divide_groups(groups: list[NewGroup], output: object) -> list[NewGroup]:
         Groups with a "part", which keep all other values of theirs. Hidden parameters with names are divided
         by layers, those without stay together.
     """
-    output_ids = {id(p) for layer in _layers_of(output, "output") for p in layer.params}
+    output_ids = _parameter_ids(_layers_of(output, "output"))
     divided = []
     for group in groups:
-        hidden: dict[str, list[object]] = {}  # entries of "params" by the name of their layer, "" without
-        final: list[object] = []
-        for entry in listed(group["params"]):
-            if id(tensor_of(entry)) in output_ids:
-                final.append(entry)
-            else:
-                name = _layer_name(entry[0].rpartition(".")[0]) if isinstance(entry, tuple) else ""
-                hidden.setdefault(name, []).append(entry)
-
-        for name, entries in hidden.items():
-            name_of_layer = {"name": name} if name else {}
-            divided.append(group | {"params": entries, "part": "hidden"} | name_of_layer)
-        if final:
-            divided.append(group | {"params": final, "part": "output"})
+        divided += _divide_group(group, output_ids)
     if "output" not in {group["part"] for group in divided}:
         raise ValueError("output= must be a part of the model, but none of its parameters is in the groups")
     return divided
 
 
+def _divide_group(group: NewGroup, output_ids: set[int]) -> list[NewGroup]:
+    """Divide a group into one for each hidden layer and one for what it has of the output layer."""
+    hidden: dict[str, list[object]] = {}  # entries of "params" by the name of their layer, "" without
+    final: list[object] = []
+    for entry in listed(group["params"]):
+        if id(tensor_of(entry)) in output_ids:
+            final.append(entry)
+        else:
+            layer_name = _layer_of_parameter(entry[0]) if isinstance(entry, tuple) else ""
+            hidden.setdefault(layer_name, []).append(entry)
+
+    divided = []
+    for layer_name, entries in hidden.items():
+        hidden_group = group | {"params": entries, "part": "hidden"}
+        if layer_name:
+            hidden_group["name"] = layer_name
+        divided.append(hidden_group)
+    if final:
+        divided.append(group | {"params": final, "part": "output"})
+    return divided
+
+
 def _check_no_own_matrix(model: nn.Module) -> None:
     """Ask for the output layer where it may be a matrix that the model has beside its modules."""
-    for name, p in model.named_parameters(recurse=False):
-        if not is_lazy(p) and p.dim() == 2 and min(p.shape) > 1:
+    for name, parameter in model.named_parameters(recurse=False):
+        if not is_lazy(parameter) and parameter.dim() == 2 and min(parameter.shape) > 1:
             raise ValueError(
                 f"the model has a matrix beside its modules, {name!r}, which may be its last layer: name the "
                 f"output layer, as in output=model.{name} or output=model.head"
@@ -330,8 +366,13 @@ def _check_no_own_matrix(model: nn.Module) -> None:
 
 def _shapes_of_matrices(layers: list[ModuleLayer]) -> list[torch.Size]:
     """Return the shapes (outputs, inputs, ...) of the first parameters of layers, if these are matrices."""
-    firsts = [layer.params[0] for layer in layers if layer.params]
-    return [p.shape for p in firsts if not is_lazy(p) and p.dim() > 1]
+    first_params = [layer.params[0] for layer in layers if layer.params]
+    return [parameter.shape for parameter in first_params if _is_matrix(parameter)]
+
+
+def _is_matrix(parameter: Tensor) -> bool:
+    """Return whether a parameter has two dimensions or more; a lazy one has none yet."""
+    return not is_lazy(parameter) and parameter.dim() > 1
 
 
 def _is_chain(layers: list[ModuleLayer]) -> bool:
@@ -372,19 +413,26 @@ def _layers_of(source: object, name: str) -> list[ModuleLayer]:
         raise TypeError(f"parameters are needed, got {shown(source)}: {ACCEPTED}")
 
     if all(_is_named_parameter(entry) for entry in entries):
-        owners: dict[str, list[Tensor]] = {}
-        for full_name, parameter in entries:
-            owners.setdefault(_layer_name(full_name.rpartition(".")[0]), []).append(parameter)
-        return [
-            ModuleLayer(owner or name, params, "" if any(p.dim() > 1 for p in params) else "has only vectors")
-            for owner, params in owners.items()
-        ]
-
+        return _layers_of_named_parameters(entries, name)
     if not all(isinstance(entry, Tensor) for entry in entries):
         raise TypeError(f"parameters are needed, got {shown(entries[0])}: {ACCEPTED}")
     if not name:
         raise TypeError(f"parameters without names do not tell which layer is the last: {ACCEPTED}")
     return [ModuleLayer(name, entries)]
+
+
+def _layers_of_named_parameters(named_parameters: list[tuple[str, Tensor]], name: str) -> list[ModuleLayer]:
+    """Return layers by the names of parameters; `name` is for parameters of the whole model itself."""
+    params_of_layers: dict[str, list[Tensor]] = {}
+    for full_name, parameter in named_parameters:
+        params_of_layers.setdefault(_layer_of_parameter(full_name), []).append(parameter)
+
+    layers = []
+    for layer_name, params in params_of_layers.items():
+        has_matrix = any(parameter.dim() > 1 for parameter in params)
+        doubt = "" if has_matrix else "has only vectors"
+        layers.append(ModuleLayer(layer_name or name, params, doubt))
+    return layers
 
 
 def _is_named_parameter(entry: object) -> bool:
@@ -405,29 +453,42 @@ def layers_of_module(module: nn.Module) -> list[ModuleLayer]:
     A shared parameter belongs to the first layer that has it, and the parameters of a parametrisation (such
     as weight_norm) to the layer that is parametrised. The `doubt` of a layer says why it may not be the last.
     """
-    seen: set[int] = set()
+    seen: set[int] = set()  # ids of the parameters of earlier layers
     layers: list[ModuleLayer] = []
     for full_name, owner in _owners(module):
         name = _layer_name(full_name)
         params: list[Tensor] = list(owner.parameters(recurse=False))
-        unseen = [p for p in params if id(p) not in seen]
-        seen |= {id(p) for p in params}
+        unseen_params = [parameter for parameter in params if id(parameter) not in seen]
+        seen.update(map(id, params))
 
-        if not unseen:  # all of its parameters belong to earlier layers, but it may act last
+        if not unseen_params:  # all of its parameters belong to earlier layers, but it may act last
             layers[-1] = layers[-1]._replace(doubt=f"is followed by {name!r}, which shares its parameters")
         elif name != full_name and layers and layers[-1].name == name:  # a parametrisation
-            layers[-1].params.extend(unseen)
+            layers[-1].params.extend(unseen_params)
         else:
-            doubt = "shares parameters" if len(unseen) < len(params) else ""
-            doubt = "is a normalisation" if isinstance(owner, NORMALISATIONS) else doubt
-            layers.append(ModuleLayer(_layer_of_owner(full_name, owner), unseen, doubt))
+            doubt = _doubt_about(owner, shares_parameters=len(unseen_params) < len(params))
+            layers.append(ModuleLayer(_layer_of_owner(full_name, owner), unseen_params, doubt))
     return layers
+
+
+def _doubt_about(owner: nn.Module, *, shares_parameters: bool) -> str:
+    """Return why a module should not be taken for the output layer without asking, empty for most."""
+    if isinstance(owner, NORMALISATIONS):
+        return "is a normalisation"
+    return "shares parameters" if shares_parameters else ""
 
 
 def _layer_name(name: str) -> str:
     """Return the name of the layer of a module: that of the parametrised one for a parametrisation."""
     levels = name.split(".")
-    return ".".join(levels[: levels.index("parametrizations")] if "parametrizations" in levels else levels)
+    if "parametrizations" in levels:
+        levels = levels[: levels.index("parametrizations")]
+    return ".".join(levels)
+
+
+def _layer_of_parameter(full_name: str) -> str:
+    """Return the name of the layer of a parameter, empty for one of the whole model itself."""
+    return _layer_name(full_name.rpartition(".")[0])
 
 
 def _layer_of_owner(name: str, owner: nn.Module) -> str:
@@ -437,20 +498,18 @@ def _layer_of_owner(name: str, owner: nn.Module) -> str:
 
 def _groups_of(hidden: list[ModuleLayer], final: list[ModuleLayer]) -> list[NewGroup]:
     """Return a new group for each hidden layer and each layer of the output part, in this order."""
-    return [
-        {"params": layer.params, "part": part, "name": layer.name}
-        for part, layers in (("hidden", hidden), ("output", final))
-        for layer in layers
-    ]
+    groups: list[NewGroup] = []
+    for part, layers in (("hidden", hidden), ("output", final)):
+        groups += [{"params": layer.params, "part": part, "name": layer.name} for layer in layers]
+    return groups
 
 
 def check_parts(groups: list[NewGroup]) -> list[NewGroup]:
     """Return groups, refused unless each has a "part" that is 'hidden' or 'output'."""
     for group in groups:
-        if group.get("part") not in ("hidden", "output"):
-            raise ValueError(
-                f"a group needs a \"part\", 'hidden' or 'output', got {shown(group.get('part'))}: {ACCEPTED}"
-            )
+        part = group.get("part")
+        if part not in ("hidden", "output"):
+            raise ValueError(f"a group needs a \"part\", 'hidden' or 'output', got {shown(part)}: {ACCEPTED}")
     return groups
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,9 +17,9 @@ from heatbath.engine.openmp import parallel_region
 from heatbath.engine.tensor_step import CHAIN, PIECE, UNIT, Work, fused_step
 from heatbath.engine.threads import spread, thread_count
 from heatbath.methods.operations import DESCEND, NOISE_COLUMN, READ, WIDTH
-from heatbath.torch.optim.sharding import Shard, add_over_processes
-from heatbath.torch.optim.state import StepTensors
-from heatbath.torch.optim.step_program import StepProgram, Table
+from heatbath.torch.optim.sharding import ElementRun, Shard, add_over_processes, runs_of
+from heatbath.torch.optim.state import NOT_READ, StepTensors
+from heatbath.torch.optim.step_program import StepPass, StepProgram, Table
 
 TENSOR_TYPES = {Tensor, torch.nn.Parameter}  # whose numbers lie at `data_ptr`; others may wrap tensors
 PIECES_FOR_THREADS = 8  # with up to this many pieces a second thread does not pay
@@ -32,20 +32,21 @@ Empty = NDArray[np.floating[Any]]  # an empty array of the tensors' type, by whi
 EXAMPLES: dict[torch.dtype, Empty] = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0)}
 
 
-def can_be_compiled(tensors: list[Tensor], theta: list[Tensor], dtype: torch.dtype) -> bool:
-    """Return whether compiled code can step tensors in place, beside parameters θ and all of one type."""
+def can_be_compiled(unit: StepTensors, dtype: torch.dtype) -> bool:
+    """Return whether compiled code can step a unit in place, and all of its tensors are of this type."""
     if dtype not in EXAMPLES:
         return False
-    for tensor, parameter in zip(tensors, theta, strict=True):
-        if (
-            tensor.dtype is not dtype
-            or tensor.shape != parameter.shape
-            or not tensor.is_cpu
-            or type(tensor) not in TENSOR_TYPES
-            or not tensor.is_contiguous()
-            or tensor.is_neg()  # its numbers stand for their negatives
-        ):
-            return False
+    for tensors in (unit.theta, unit.p, unit.gradients, unit.second):
+        for tensor, theta in zip(tensors, unit.theta, strict=False):  # `second` may be empty
+            if (
+                tensor.dtype is not dtype
+                or tensor.shape != theta.shape
+                or not tensor.is_cpu
+                or type(tensor) not in TENSOR_TYPES
+                or not tensor.is_contiguous()
+                or tensor.is_neg()  # its numbers stand for their negatives
+            ):
+                return False
     return True
 
 
@@ -66,6 +67,28 @@ class KernelArguments(NamedTuple):
     seed: np.uint64
 
 
+class TensorRow(NamedTuple):
+    """A tensor, or a run of its elements, for compiled code: the columns in `engine.tensor_step`."""
+
+    theta: int  # addresses, 0 for what there is not
+    p: int
+    gradient: int
+    second: int
+    first_element: int  # in the numbering of the noise
+    unit: int
+    table_row: int
+    step: int
+    chain_number: int
+
+
+class TablesOfUnits(NamedTuple):
+    """The different tables of units with their programs, and for each unit the position of its own."""
+
+    tables: list[Table]
+    programs: list[StepProgram]
+    owners: list[int]
+
+
 @dataclass
 class CompiledStep:
     """Runs stages of a step in compiled code, and keeps what is the same for the same programs."""
@@ -82,41 +105,23 @@ class CompiledStep:
         stage : int
             Position of the stage in the programs of the units.
         """
-        positions: dict[int, int] = {}  # by the ids of the tables, which several chains may share
-        tables: list[Table] = []
-        programs: list[StepProgram] = []
-        owners: list[int] = []  # for each unit the position of its table and program
-        for unit in units:
-            position = positions.setdefault(id(unit.table), len(positions))
-            owners.append(position)
-            if position == len(tables):
-                tables.append(unit.table)
-                programs.append(unit.program)
-        segments, operations = self._code(tuple(programs), tuple(owners), stage)
-        if not len(segments):
+        tables, programs, owners = _tables_of_units(units)
+        code = self._code(tuple(programs), tuple(owners), stage)
+        if not len(code.segments):
             return
 
-        rows, spans = _tensor_rows(units)
-        pieces = _cut_into_pieces(tuple(spans))
-        sizes = np.array([unit.size for unit in units], np.int64)
         table = tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1)
-        states = np.array([(-1.0, unit.xi, unit.root_tau) for unit in units])
-        arguments = KernelArguments(
-            np.array(rows, np.int64).reshape(-1, CHAIN + 1),
-            Work(pieces, segments, operations, table, sizes),
-            np.empty(len(pieces)),
-            states,
-            np.uint64(units[0].seed),
-        )
-
+        arguments = _kernel_arguments(units, code, table)
         example = EXAMPLES[units[0].theta[0].dtype]
         if any([unit.sharded for unit in units]):
             _run_sharded(units, example, arguments)
         else:
             _run_complete(example, arguments)
-        for unit, (kinetic, xi, _) in zip(units, states.tolist(), strict=True):
+
+        for unit, (kinetic, xi, _) in zip(units, arguments.states.tolist(), strict=True):
             unit.xi = xi
-            unit.kinetic = unit.kinetic if kinetic < 0 else kinetic
+            if kinetic != NOT_READ:
+                unit.kinetic = kinetic
 
     def _code(self, programs: tuple[StepProgram, ...], owners: tuple[int, ...], stage: int) -> StageCode:
         """Return the code of a stage, which is kept for later steps.
@@ -134,11 +139,13 @@ class CompiledStep:
         if key in self.codes:
             return self.codes[key]
 
-        passes = [program.passes(stage) for program in programs]
-        segments = np.zeros((max(map(len, passes)), len(owners), 3), np.int64)
-        first_operations = np.cumsum([0, *(len(program.encoded) for program in programs)])
+        passes_of_programs = [program.passes(stage) for program in programs]
+        pass_count = max(map(len, passes_of_programs))
+        operation_counts = [len(program.encoded) for program in programs]
+        first_operations = np.cumsum([0, *operation_counts])
+        segments = np.zeros((pass_count, len(owners), len(StepPass._fields)), np.int64)
         for unit, owner in enumerate(owners):
-            for k, step_pass in enumerate(passes[owner]):
+            for k, step_pass in enumerate(passes_of_programs[owner]):
                 segments[k, unit] = np.add(step_pass, first_operations[owner])
 
         if len(self.codes) > KEPT_CODES:
@@ -146,6 +153,33 @@ class CompiledStep:
         operations = np.concatenate([program.encoded for program in programs])
         self.codes[key] = StageCode(segments, operations)
         return self.codes[key]
+
+
+def _tables_of_units(units: list[StepTensors]) -> TablesOfUnits:
+    """Return each table of the units once, with its program, as several chains may share them."""
+    found = TablesOfUnits([], [], [])
+    positions: dict[int, int] = {}  # by the id of a table
+    for unit in units:
+        position = positions.setdefault(id(unit.table), len(positions))
+        found.owners.append(position)
+        if position == len(found.tables):
+            found.tables.append(unit.table)
+            found.programs.append(unit.program)
+    return found
+
+
+def _kernel_arguments(units: list[StepTensors], code: StageCode, table: Table) -> KernelArguments:
+    """Describe units, the code of a stage and its coefficients to compiled code."""
+    rows, spans = _tensor_rows(units)
+    pieces = _cut_into_pieces(tuple(spans))
+    sizes = np.array([unit.size for unit in units], np.int64)
+    return KernelArguments(
+        tensors=np.array(rows, np.int64).reshape(-1, CHAIN + 1),
+        work=Work(pieces, code.segments, code.operations, table, sizes),
+        sums=np.empty(len(pieces)),
+        states=np.array([(NOT_READ, unit.xi, unit.root_tau) for unit in units]),
+        seed=np.uint64(units[0].seed),
+    )
 
 
 @lru_cache(maxsize=64)
@@ -164,15 +198,21 @@ def _cut_into_pieces(spans: tuple[tuple[int, int], ...]) -> NDArray[np.int64]:
     """
     pieces = []
     for tensor, (first, size) in enumerate(spans):
-        edges = [first, *range((first // PIECE + 1) * PIECE, first + size, PIECE), first + size]
+        first_cut = (first // PIECE + 1) * PIECE
+        stop = first + size
+        edges = [first, *range(first_cut, stop, PIECE), stop]
         pieces += [(tensor, low, high) for low, high in pairwise(edges)]
     return np.array(pieces, np.int64).reshape(-1, 3)
 
 
 def _choose_threads(pieces: NDArray[np.int64]) -> tuple[int, int]:
     """Return a region of torch's threads, or 0 where there is none, and the number of threads to use."""
-    threads = 1 if len(pieces) <= PIECES_FOR_THREADS else thread_count(default=torch.get_num_threads())
-    return parallel_region() if threads > 1 else 0, threads
+    if len(pieces) <= PIECES_FOR_THREADS:
+        return ONE_THREAD
+    threads = thread_count(default=torch.get_num_threads())
+    if threads == 1:
+        return ONE_THREAD
+    return parallel_region(), threads
 
 
 def _run_complete(example: Empty, arguments: KernelArguments) -> None:
@@ -197,12 +237,13 @@ def _run_complete(example: Empty, arguments: KernelArguments) -> None:
         return
 
     for k in range(passes):
-
-        def run_pieces(first: int, stop: int, k: int = k) -> None:
-            fused_step(example, ONE_THREAD, (first, stop), (k, k + 1), False, *arguments)
-
-        spread(run_pieces, pieces, threads, even=True)
+        spread(partial(_run_pieces, example, arguments, k), pieces, threads, even=True)
         fused_step(example, ONE_THREAD, NO_PIECES, (k, k + 1), True, *arguments)
+
+
+def _run_pieces(example: Empty, arguments: KernelArguments, k: int, first: int, stop: int) -> None:
+    """Run pass `k` on pieces `first` to stop - 1 in one thread; for the others see `_run_complete`."""
+    fused_step(example, ONE_THREAD, (first, stop), (k, k + 1), False, *arguments)
 
 
 ONE_PASS = np.array([[(0, 1, 1)]], np.int64)  # of one operation on one unit
@@ -239,57 +280,92 @@ def draw_normals_on_cpu(
     list of Tensor
         Contiguous tensors, in float64 for tensors of that type and in float32 for all others.
     """
-    dtypes = [torch.float64 if tensor.dtype == torch.float64 else torch.float32 for tensor in like]
-    drawn = [torch.zeros(t.shape, dtype=dtype) for t, dtype in zip(like, dtypes, strict=True)]
-    for dtype in set(dtypes):
-        rows, spans = [], []
-        for numbers, start, shard in zip(drawn, first, shards, strict=True):
+    drawn = []
+    for tensor in like:
+        dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+        drawn.append(torch.zeros(tensor.shape, dtype=dtype))
+
+    for dtype, example in EXAMPLES.items():
+        rows: list[TensorRow] = []
+        spans: list[tuple[int, int]] = []
+        for numbers, first_of_whole, shard in zip(drawn, first, shards, strict=True):
             if numbers.dtype != dtype:
                 continue
-            for in_block, in_whole, length in [(0, 0, numbers.numel())] if shard is None else shard.runs:
-                address = numbers.data_ptr() + in_block * numbers.element_size()
-                rows.append((address, address, address, 0, start + in_whole, 0, 0, step, chain))
-                spans.append((start + in_whole, length))
-        pieces = _cut_into_pieces(tuple(spans))
-        if not len(pieces):
-            continue
-
-        operations = np.array([(DESCEND, stream_slot, 0)], np.int64)
-        work = Work(pieces, ONE_PASS, operations, NOISE_ONLY, np.ones(1, np.int64))
-        states, sums = np.array([(-1.0, 0.0, 1.0)]), np.empty(len(pieces))
-        arguments = KernelArguments(np.array(rows, np.int64), work, sums, states, np.uint64(seed))
-        _run_complete(EXAMPLES[dtype], arguments)
+            for run in runs_of(shard, numbers.numel()):
+                address = numbers.data_ptr() + run.first_in_block * numbers.element_size()
+                first_element = first_of_whole + run.first_in_whole
+                rows.append(TensorRow(address, address, address, 0, first_element, 0, 0, step, chain))
+                spans.append((first_element, run.length))
+        if rows:
+            _add_normals(example, rows, spans, seed, stream_slot)
     return drawn
 
 
-def _tensor_rows(units: list[StepTensors]) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
+def _add_normals(
+    example: Empty, rows: list[TensorRow], spans: list[tuple[int, int]], seed: int, stream_slot: int
+) -> None:
+    """Add standard normal numbers to tensors of one type, in place.
+
+    Parameters
+    ----------
+    example : array
+        An empty array of the tensors' type.
+    rows, spans
+        The tensors, as `_tensor_rows` describes them.
+    seed, stream_slot : int
+        Seed of the noise, and its stream and slot in a step.
+    """
+    pieces = _cut_into_pieces(tuple(spans))
+    operations = np.array([(DESCEND, stream_slot, 0)], np.int64)
+    arguments = KernelArguments(
+        tensors=np.array(rows, np.int64),
+        work=Work(pieces, ONE_PASS, operations, NOISE_ONLY, np.ones(1, np.int64)),
+        sums=np.empty(len(pieces)),
+        states=np.array([(NOT_READ, 0.0, 1.0)]),
+        seed=np.uint64(seed),
+    )
+    _run_complete(example, arguments)
+
+
+def _tensor_rows(units: list[StepTensors]) -> tuple[list[TensorRow], list[tuple[int, int]]]:
     """Describe tensors to compiled code.
 
     A sharded tensor has a row for each of its runs of elements, a stacked one only the elements of a chain.
 
     Returns
     -------
-    rows : list of tuple of int
-        Addresses of θ, p, gradient and second moments (0 without), first element in the numbering of the
-        noise, unit, row of the table of coefficients, number of the step, number of the chain.
+    rows : list of TensorRow
+        What compiled code is to know of each.
     spans : list of (int, int)
         First element and size of each row, as `_cut_into_pieces` takes them.
     """
-    rows: list[tuple[int, ...]] = []
+    rows = []
     spans = []
-    for position, unit in enumerate(units):
+    for unit_index, unit in enumerate(units):
         for i, theta in enumerate(unit.theta):
-            p, gradient = unit.p[i].data_ptr(), unit.gradients[i].data_ptr()
-            second = unit.second[i].data_ptr() if unit.second else 0
-            shard, size = unit.shards[i], theta.numel() // unit.chain_count
-            runs = [(unit.chain * size, 0, size)] if shard is None else shard.runs
-            for in_block, in_whole, length in runs:
-                shift = in_block * theta.element_size()
-                second_address = second + shift if second else 0
-                addresses = theta.data_ptr() + shift, p + shift, gradient + shift, second_address
-                first = unit.first_elements[i] + in_whole
-                rows.append((*addresses, first, position, unit.rows[i], unit.steps[i], unit.chain_number))
-                spans.append((first, length))
+            shard = unit.shards[i]
+            size_of_chain = theta.numel() // unit.chain_count
+            whole_chain = ElementRun(unit.chain * size_of_chain, 0, size_of_chain)
+            runs = [whole_chain] if shard is None else shard.runs
+            for run in runs:
+                shift = run.first_in_block * theta.element_size()
+                first_element = unit.first_elements[i] + run.first_in_whole
+                second_address = 0
+                if unit.second:
+                    second_address = unit.second[i].data_ptr() + shift
+                row = TensorRow(
+                    theta.data_ptr() + shift,
+                    unit.p[i].data_ptr() + shift,
+                    unit.gradients[i].data_ptr() + shift,
+                    second_address,
+                    first_element,
+                    unit_index,
+                    unit.rows[i],
+                    unit.steps[i],
+                    unit.chain_number,
+                )
+                rows.append(row)
+                spans.append((first_element, run.length))
     return rows, spans
 
 
@@ -311,7 +387,7 @@ def _run_sharded(units: list[StepTensors], example: Empty, arguments: KernelArgu
     """
     work = arguments.work
     region, threads = _choose_threads(work.pieces)
-    team = region, threads if region else 1
+    team = (region, threads) if region else ONE_THREAD
     arguments_of_xi = _without_elements(units, arguments)
     shards = [shard for unit in units for shard in unit.shards]
     unit_of_piece = arguments.tensors[work.pieces[:, 0], UNIT]
@@ -321,14 +397,14 @@ def _run_sharded(units: list[StepTensors], example: Empty, arguments: KernelArgu
         if len(work.pieces):
             fused_step(example, team, (0, len(work.pieces)), (k, k + 1), False, *arguments)
 
-        reads = np.array([READ in work.operations[first:stop, 0] for first, stop, _ in segments])
-        squares = np.where(reads[unit_of_piece], arguments.sums, 0.0)
-        totals = np.zeros((2, len(units)))  # p·p of tensors that are complete here, and of others
-        np.add.at(totals, (is_partial, unit_of_piece), squares)
-        if reads.any():
-            add_over_processes(torch.from_numpy(totals[1]), shards)
+        is_read = np.array([READ in work.operations[first:stop, 0] for first, stop, _ in segments])
+        squares = np.where(is_read[unit_of_piece], arguments.sums, 0.0)
+        sums_of_squares = np.zeros((2, len(units)))  # p·p of tensors that are complete here, and of others
+        np.add.at(sums_of_squares, (is_partial, unit_of_piece), squares)
+        if is_read.any():
+            add_over_processes(torch.from_numpy(sums_of_squares[1]), shards)
 
-        kinetic = np.where(reads, totals.sum(axis=0), -1.0)  # -1 where it is not read
+        kinetic = np.where(is_read, sums_of_squares.sum(axis=0), NOT_READ)
         arguments_of_xi = arguments_of_xi._replace(sums=kinetic)
         fused_step(example, ONE_THREAD, NO_PIECES, (k, k + 1), True, *arguments_of_xi)
 
@@ -339,7 +415,7 @@ def _without_elements(units: list[StepTensors], arguments: KernelArguments) -> K
     pieces = []
     for i, unit in enumerate(units):
         first = unit.first_elements[0]
-        tensors.append((0, 0, 0, 0, first, i, max(unit.rows), unit.steps[0], unit.chain_number))
+        tensors.append(TensorRow(0, 0, 0, 0, first, i, max(unit.rows), unit.steps[0], unit.chain_number))
         pieces.append((i, first, first))
     work = arguments.work._replace(pieces=np.array(pieces, np.int64))
     return arguments._replace(tensors=np.array(tensors, np.int64), work=work)

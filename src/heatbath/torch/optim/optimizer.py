@@ -25,10 +25,10 @@ from heatbath.torch.optim import posterior as posteriors
 from heatbath.torch.optim.chains import with_chains_of_parameters, with_stacked_parameters
 from heatbath.torch.optim.layers import CallOrder
 from heatbath.torch.optim.options import check_has_method, check_options
-from heatbath.torch.optim.param_groups import NewGroup, ParamGroup
+from heatbath.torch.optim.param_groups import NewGroup, ParamGroup, PlainValues
 from heatbath.torch.optim.posterior import LossPosterior
 from heatbath.torch.optim.sharding import WrapperShards
-from heatbath.torch.optim.state import HALF, TENSORS, StepTensors, is_lazy
+from heatbath.torch.optim.state import HALF, NOT_READ, TENSORS, StepTensors, is_lazy
 from heatbath.torch.optim.step_parts import StepPart, StepParts, check_closure
 from heatbath.torch.optim.temperature import (
     Observations,
@@ -36,6 +36,7 @@ from heatbath.torch.optim.temperature import (
     labels,
     mean_of_chains,
     mean_temperature,
+    part_and_name,
 )
 from heatbath.torch.optim.undo import Undo
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 Closure = Callable[[], Any]  # clears the gradients, computes the loss, calls backward() and returns the loss
 
 FINITE_CHECK_EVERY = 8  # steps between looks for chains whose θ is not finite, where p·p is not read
+MOST_IN_WARNING = 5  # diverged chains that a warning names
 NOISE_KEYS = ("n", "heat", "noise", "draws", "drawn")  # of a posterior, the same in all groups
 
 
@@ -200,21 +202,16 @@ class Partitioned(Optimizer):
             If its parameters are sharded in a way that cannot be stepped.
         """
         (new_group,) = with_stacked_parameters(with_chains_of_parameters([check_has_method(param_group)]))
-        has_seed = new_group.get("seed") is not None
-        new_group = new_group | ({"agreed": True} if has_seed else {"seed": self.defaults["seed"]})
+        if new_group.get("seed") is None:
+            new_group = new_group | {"seed": self.defaults["seed"]}
+        else:
+            new_group = new_group | {"agreed": True}
         check_options(self.defaults | new_group)
-
-        plain = param_groups.plain_values(new_group, new_group.get("lr", self.defaults["lr"]))
-        steps = max((group["step"] for group in self.param_groups), default=0)
-        first = self.param_groups[0] if self.param_groups else None
-        noise = {key: value for key, value in (first or {}).items() if key in NOISE_KEYS}
-        new_group = new_group | plain | {"step": steps} | noise
+        new_group |= param_groups.plain_values(new_group, new_group.get("lr", self.defaults["lr"]))
+        if self.param_groups:
+            new_group |= self._values_of_earlier_groups()
         simulated_tempering.check_same_ladder([*self.param_groups, cast(ParamGroup, new_group)])
-        if first is not None and new_group.get("chains") != first["chains"]:
-            raise ValueError(
-                "all groups must have the same number of chains: the first has "
-                f"{first['chains'] or 'none'}, a new one has {new_group.get('chains') or 'none'}"
-            )
+        self._check_chain_count(new_group.get("chains"))
 
         super().add_param_group(new_group)
         group = self.param_groups[-1]
@@ -225,14 +222,32 @@ class Partitioned(Optimizer):
         self._original_ids += map(id, group["params"])
         self._parts = StepParts(self._wrapper, self._original_ids)
 
+    def _values_of_earlier_groups(self) -> PlainValues:
+        """Return what a new group has in common with those before it: steps, and a posterior's noise."""
+        first_group = param_groups.values_of(self.param_groups[0])
+        shared = {key: first_group[key] for key in NOISE_KEYS if key in first_group}
+        return shared | {"step": max(group["step"] for group in self.param_groups)}
+
+    def _check_chain_count(self, count: int | None) -> None:
+        """Refuse a new group with another number of chains than the first group."""
+        if not self.param_groups:
+            return
+        first_count = self.param_groups[0]["chains"]
+        if count != first_count:
+            raise ValueError(
+                "all groups must have the same number of chains: the first has "
+                f"{first_count or 'none'}, a new one has {count or 'none'}"
+            )
+
     def _repeat_values(self, group: ParamGroup) -> None:
         """Repeat ξ of the last group for each tensor that has its own, and values of chains for each chain.
 
         The group is changed in place.
         """
         if param_groups.has_friction_per_tensor(group):  # at least one, which `sharded_by` repeats
-            count = len(self._parts.members(self.param_groups, len(self.param_groups) - 1))
-            group["xi"] = [group["xi"]] * max(count, 1)
+            index = len(self.param_groups) - 1
+            tensor_count = len(self._parts.members(self.param_groups, index))
+            group["xi"] = [group["xi"]] * max(tensor_count, 1)
         if not group["chains"]:
             return
         values = param_groups.values_of(group)
@@ -282,7 +297,8 @@ class Partitioned(Optimizer):
         state_dict = state_dict.copy()
         for pre_hook in pre_hooks.values():
             changed = pre_hook(self, state_dict)
-            state_dict = state_dict if changed is None else changed
+            if changed is not None:
+                state_dict = changed
 
         saved_states = self._match_states(state_dict)
         try:
@@ -293,15 +309,20 @@ class Partitioned(Optimizer):
             self._optimizer_load_state_dict_pre_hooks = pre_hooks
             self._optimizer_load_state_dict_post_hooks = post_hooks
         for parameter, state in saved_states:
-            for name in TENSORS:
-                if parameter.dtype in HALF and name in state:
-                    self.state[parameter][name] = state[name].to(parameter.device, torch.float32, copy=True)
+            if parameter.dtype in HALF:
+                self._load_in_float32(parameter, state)
 
         loaded_seeds = {group["seed"] for group in self.param_groups}
         if len(loaded_seeds) == 1:  # groups that are added later get it, too
             self.defaults |= {"seed": loaded_seeds.pop(), "agreed": self.param_groups[0]["agreed"]}
         for post_hook in post_hooks.values():
             post_hook(self)
+
+    def _load_in_float32(self, parameter: Tensor, state: StateDict) -> None:
+        """Copy the tensors of a saved state into the state of a parameter, in float32."""
+        for name in TENSORS:
+            if name in state:
+                self.state[parameter][name] = state[name].to(parameter.device, torch.float32, copy=True)
 
     def _match_states(self, state_dict: StateDict) -> list[tuple[Tensor, StateDict]]:
         """Return each parameter with its state in a saved state of the optimiser.
@@ -314,26 +335,23 @@ class Partitioned(Optimizer):
         ValueError
             If the state is that of another kind of optimiser, of another model or of other chains.
         """
-        groups = state_dict["param_groups"]
-        if not all("method" in group for group in groups):
+        saved_groups = state_dict["param_groups"]
+        if not all("method" in saved_group for saved_group in saved_groups):
             raise ValueError("this is the state of another kind of optimiser: its groups have no 'method'")
-        sizes = [len(group["params"]) for group in groups]
-        if sizes != [len(group["params"]) for group in self.param_groups]:
+        saved_sizes = [len(saved_group["params"]) for saved_group in saved_groups]
+        if saved_sizes != [len(group["params"]) for group in self.param_groups]:
             return []
-        for saved, group in zip(groups, self.param_groups, strict=True):
-            if saved.get("chains") != group["chains"]:
-                raise ValueError(
-                    f"this is the state of {_chains_in_words(saved.get('chains'))}, but this optimiser has "
-                    f"{_chains_in_words(group['chains'])}"
-                )
 
-        indices = [index for group in groups for index in group["params"]]
-        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
-        states = [state_dict["state"].get(index, {}) for index in indices]
-        for index, parameter, state in zip(indices, parameters, states, strict=True):
-            if not is_lazy(parameter):
-                _check_shapes(index, parameter, state)
-        return list(zip(parameters, states, strict=True))
+        for saved_group, group in zip(saved_groups, self.param_groups, strict=True):
+            _check_chains(saved_group, group)
+        matched = []
+        for saved_group, group in zip(saved_groups, self.param_groups, strict=True):
+            for index, parameter in zip(saved_group["params"], group["params"], strict=True):
+                state = state_dict["state"].get(index, {})
+                if not is_lazy(parameter):
+                    _check_shapes(index, parameter, state)
+                matched.append((parameter, state))
+        return matched
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
@@ -361,48 +379,52 @@ class Partitioned(Optimizer):
         ValueError, TypeError
             If a group has a value that a step cannot use.
         """
-        loss, undo = None, None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-            undo = Undo(self)
+        if closure is None:
+            parts = self._collect_parts(None)
+            self._observe_before_step(parts)
+            self._run_stages(parts, None, None)
+            self._finish(parts)
+            return None
 
+        with torch.enable_grad():
+            loss = closure()
+        undo = Undo(self)
         parts = self._collect_parts(closure)
-        gradients = max([part.program.gradients for part in parts], default=0)
-        if self._wrapper is not None and gradients > 1:
-            raise RuntimeError(
-                "a word of several gradients is not supported within ZeroRedundancyOptimizer, which sends "
-                "what was stepped to the other processes only at the end of a step"
-            )
-        move = None if closure is None else simulated_tempering.propose_and_accept(parts, loss)
-        for part in parts:
-            for chain in part.chains:
-                self._observations[chain.number].add_before_step(part.index, chain.group, chain.units)
-
-        if undo is not None and gradients > 1:
+        move = simulated_tempering.propose_and_accept(parts, loss)
+        self._observe_before_step(parts)
+        if any(part.program.gradients > 1 for part in parts):
             undo.copy_tensors(parts)
         try:
             self._run_stages(parts, move, closure)
         except BaseException:
-            if undo is not None:
-                undo.restore()
+            undo.restore()
             raise
-        for part in parts:
-            self._finish(part)
-        posteriors.warn_if_never_drawn(self.param_groups[0])
+        self._finish(parts)
         return loss
+
+    def _observe_before_step(self, parts: list[StepPart]) -> None:
+        """Add what is measured of parts before their step to the means of every chain."""
+        for part in parts:
+            for chain in part.chains:
+                self._observations[chain.number].add_before_step(part.index, chain.group, chain.units)
 
     def _collect_parts(self, closure: object) -> list[StepPart]:
         """Return the parts that move in this step, with prepared tensors; refuse what a step cannot do."""
-        first_elements = self._parts.number_elements(self.param_groups)
+        self._parts.number_elements(self.param_groups)
         self._agree_on_seeds()
         if self._call_order is not None:
             moves = any(group["lr"] != 0 for group in self.param_groups)
             if self._call_order.is_confirmed(moves):
                 self._call_order = None
-        parts = self._parts.collect(self.param_groups, self.state, first_elements)
+        parts = self._parts.collect(self.param_groups, self.state)
         check_closure(parts, closure)
-        return [part for part in parts if not part.only_prepares()]
+        moving = [part for part in parts if not part.only_prepares()]
+        if self._wrapper is not None and any(part.program.gradients > 1 for part in moving):
+            raise RuntimeError(
+                "a word of several gradients is not supported within ZeroRedundancyOptimizer, which sends "
+                "what was stepped to the other processes only at the end of a step"
+            )
+        return moving
 
     def _agree_on_seeds(self) -> None:
         """Give all processes the first process's seeds, unless a user has chosen them.
@@ -411,7 +433,8 @@ class Partitioned(Optimizer):
         """
         if self._seeds_compared and all([group["agreed"] for group in self.param_groups]):
             return
-        members = [self._parts.members(self.param_groups, i) for i in range(len(self.param_groups))]
+        group_indices = range(len(self.param_groups))
+        members = [self._parts.members(self.param_groups, index) for index in group_indices]
         not_agreed = [group for group in self.param_groups if not group["agreed"]]
         if not_agreed:
             seeds.agree(self.param_groups, [parameter for params in members for parameter in params])
@@ -434,17 +457,17 @@ class Partitioned(Optimizer):
         closure : callable or None
             Computes the gradients before every stage that needs them but the first, which has them already.
         """
-        has_gradient = True
+        gradient_count = 0
         stages_of_parts = zip_longest(*[part.program.stages for part in parts])
         for number, stages in enumerate(stages_of_parts):
-            kinds = [None if stage is None else stage.kind for stage in stages]
-            if GRADIENT in kinds:
-                if not has_gradient and closure is not None:
+            openings = [None if stage is None else stage.kind for stage in stages]
+            if GRADIENT in openings:
+                gradient_count += 1
+                if gradient_count > 1 and closure is not None:
                     self._compute_gradients(parts, closure)
-                has_gradient = False
-            if move is not None:
-                for part, kind in zip(parts, kinds, strict=True):
-                    if kind == TEMPER:
+            if move is not None and TEMPER in openings:
+                for part, opening in zip(parts, openings, strict=True):
+                    if opening == TEMPER:
                         simulated_tempering.apply_move(move, part)
             self._parts.run_stage(parts, number, self._draw_normals)
 
@@ -459,16 +482,18 @@ class Partitioned(Optimizer):
             for unit in part.units:
                 unit.renew_gradients()
 
-    def _finish(self, part: StepPart) -> None:
-        """Write a step of a part into its group and states, and record its means and diverged chains."""
-        part.finish()
-        if self._wrapper is not None:
+    def _finish(self, parts: list[StepPart]) -> None:
+        """Write a step of parts into their groups and states, and record their means and diverged chains."""
+        if self._wrapper is not None and parts:
             self._wrapper.stepped = True
-        for chain in part.chains:
-            self._observations[chain.number].add_after_step(part.index, chain.group, chain.units)
-            if chain.number not in self._diverged and _has_diverged(chain.units):
-                label = labels(self.param_groups)[part.index]
-                self._diverged[chain.number] = part.group["step"] - 1, label
+        for part in parts:
+            part.finish()
+            for chain in part.chains:
+                self._observations[chain.number].add_after_step(part.index, chain.group, chain.units)
+                if chain.number not in self._diverged and _has_diverged(chain.units):
+                    label = labels(self.param_groups)[part.index]
+                    self._diverged[chain.number] = part.group["step"] - 1, label
+        posteriors.warn_if_never_drawn(self.param_groups[0])
 
     def _method_of_last_step(self, index: int) -> Method:
         """Return the method of a group at its last step; only its choices are those of the group."""
@@ -511,8 +536,11 @@ class Partitioned(Optimizer):
         """
         self._check_draws_noise()
         self._agree_on_seeds()
-        first = [param_groups.group_of_chain(group, 0) for group in self.param_groups]
-        posteriors.check_words(map(param_groups.build_method, first))
+        methods = []
+        for group in self.param_groups:
+            first_group = param_groups.group_of_chain(group, 0)
+            methods.append(param_groups.build_method(first_group))
+        posteriors.check_words(methods)
         drawn = posteriors.draw_variance(self.param_groups[0], residuals, weights)
         for group in self.param_groups:
             group["noise"] = list(drawn) if group["chains"] else drawn[0]
@@ -535,7 +563,7 @@ class Partitioned(Optimizer):
             )
         for group in self.param_groups:
             factor = posteriors.set_examples_of_group(group, n)
-            states = (self.state.get(parameter, {}) for parameter in group["params"])
+            states = [self.state.get(parameter, {}) for parameter in group["params"]]
             momenta = [state["momentum"] for state in states if "momentum" in state]
             if factor != 1 and momenta:
                 torch._foreach_mul_(momenta, factor)
@@ -606,13 +634,11 @@ class Partitioned(Optimizer):
         if chain is not None and self._observations and chain not in self._observations:
             raise ValueError(f"chain must be one of {list(self._observations)}, got {shown(chain)}")
         if chain is None and self._diverged and len(self._observations) > 1:
-            chains = [
+            diverged_chains = [
                 f"{number} (at step {step}, in {part!r})" for number, (step, part) in self._diverged.items()
             ]
-            warn(
-                f"chains diverged and are left out: {', '.join(chains[:5])}; a smaller lr may help",
-                DivergedWarning,
-            )
+            named_chains = ", ".join(diverged_chains[:MOST_IN_WARNING])
+            warn(f"chains diverged and are left out: {named_chains}; a smaller lr may help", DivergedWarning)
         return [seen for number, seen in self._observations.items() if chain in (None, number)]
 
     def forget_past(self) -> None:
@@ -637,27 +663,28 @@ def _has_diverged(units: list[StepTensors]) -> bool:
     `FINITE_CHECK_EVERY`-th step because that reads all parameters.
     """
     for unit in units:
-        is_due = unit.chain_count > 1 and unit.step % FINITE_CHECK_EVERY == 0 and not unit.theta[0].is_meta
-        if unit.kinetic < 0 and is_due:
-            if not all(bool(theta.isfinite().all()) for theta in unit.unstacked().theta):
-                return True
-        elif not math.isfinite(unit.kinetic) or not math.isfinite(unit.xi):
+        if not math.isfinite(unit.kinetic) or not math.isfinite(unit.xi):
             return True
+        is_due = unit.chain_count > 1 and unit.step % FINITE_CHECK_EVERY == 0 and not unit.theta[0].is_meta
+        if unit.kinetic == NOT_READ and is_due:
+            are_finite = [bool(theta.isfinite().all()) for theta in unit.unstacked().theta]
+            if not all(are_finite):
+                return True
     return False
 
 
 def _describe_group(group: ParamGroup) -> str:
     """Return a group's line of the optimiser's repr: name, method, size, chains, stepsize and noise."""
-    first = param_groups.group_of_chain(group, 0)
-    values = param_groups.values_of(group)
-    idle = param_groups.build_method(first).idle
+    first_group = param_groups.group_of_chain(group, 0)
+    idle = param_groups.build_method(first_group).idle
+    values = param_groups.values_of(group) | group["schedules"]
     keys = [key for key in coefficients(find_method(group["method"])) if key not in idle]
-    text = ", ".join(f"{key}={group['schedules'].get(key, values[key])}" for key in keys)
-    name = ": ".join(str(values[key]) for key in ("part", "name") if key in group) or "part"
-    noise = f", noise={first['noise']:g}" if "noise" in group else ""
+    coefficient_text = ", ".join(f"{key}={values[key]}" for key in keys)
+    name = part_and_name(group) or "part"
+    noise = f", noise={first_group['noise']:g}" if "noise" in group else ""
     chains = f" of {group['chains']} chains" if group["chains"] else ""
     size = _describe_size(group["params"])
-    return f"  {name}: {group['method']}({text}), {size}{chains}, lr={float(group['lr'])}{noise}"
+    return f"  {name}: {group['method']}({coefficient_text}), {size}{chains}, lr={float(group['lr'])}{noise}"
 
 
 def _describe_size(params: list[Tensor]) -> str:
@@ -665,9 +692,21 @@ def _describe_size(params: list[Tensor]) -> str:
     tensors = f" in {len(params)} tensors" if len(params) > 1 else ""
     if any(map(is_lazy, params)):
         return f"? parameters{tensors}"
-    total = sum(parameter.numel() for parameter in params)
-    free = sum(parameter.numel() for parameter in stability.not_frozen(params))
-    return f"{f'{free} of ' if free < total else ''}{total} parameters{tensors}"
+    size = sum(parameter.numel() for parameter in params)
+    free_size = sum(parameter.numel() for parameter in stability.not_frozen(params))
+    if free_size < size:
+        return f"{free_size} of {size} parameters{tensors}"
+    return f"{size} parameters{tensors}"
+
+
+def _check_chains(saved_group: StateDict, group: ParamGroup) -> None:
+    """Refuse a saved group that has another number of chains than a group of this optimiser."""
+    saved_count = saved_group.get("chains")
+    if saved_count != group["chains"]:
+        raise ValueError(
+            f"this is the state of {_chains_in_words(saved_count)}, but this optimiser has "
+            f"{_chains_in_words(group['chains'])}"
+        )
 
 
 def _chains_in_words(count: int | None) -> str:

@@ -94,10 +94,10 @@ def group_of_chain(group: ParamGroup, chain: int) -> ParamGroup:
     if not group["chains"]:
         return group
     values = values_of(group)
-    of_chain = {key: values[key][chain] for key in VALUES_OF_CHAINS if key in group}
+    values_of_chain = {key: values[key][chain] for key in VALUES_OF_CHAINS if key in group}
     if "noise" in group and group["previous"] is not None:
-        of_chain["previous"] = group["previous"][chain]
-    return cast(ParamGroup, values | of_chain)
+        values_of_chain["previous"] = group["previous"][chain]
+    return cast(ParamGroup, values | values_of_chain)
 
 
 def chain_count(group: ParamGroup) -> int:
@@ -131,15 +131,15 @@ def method_of_new_group(group: NewGroup) -> Method:
     """
     method = group["method"]
     if isinstance(method, str) and method in known_methods():  # as in the groups of an optimiser
-        kind = find_method(method)
-        method = kind(**{name: group[name] for name in names(kind) if name in group})
+        named_type = find_method(method)
+        method = named_type(**{name: group[name] for name in names(named_type) if name in group})
     if not isinstance(method, Method):
         raise TypeError(
             f"'method' must be a method such as heatbath.Langevin(gamma=1.0, tau=1e-5), got {shown(method)}"
         )
-    kind = type(method)
-    check_known(kind)
-    return kind(**{name: group.get(name, getattr(method, name)) for name in names(kind)})
+    method_type = type(method)
+    check_known(method_type)
+    return method_type(**{name: group.get(name, getattr(method, name)) for name in names(method_type)})
 
 
 def plain_values(group: NewGroup, lr: object) -> PlainValues:
@@ -167,28 +167,35 @@ def plain_values(group: NewGroup, lr: object) -> PlainValues:
         If a coefficient is out of its range, a list, or a range.
     """
     method = method_of_new_group(group)
-    kind = type(method)
+    method_type = type(method)
     if method.needs_temperature:
         raise TypeError(
             f"{method!r}: an optimiser needs {method.thermal}, such as {method.thermal}=1e-5, or posterior="
         )
 
-    values: PlainValues = {"method": kind.__name__, "schedules": {}, "step": 0, "previous": None}
     all_coefficients = {"lr": coefficient("lr", _stepsize_number(lr), NON_NEGATIVE)}
-    all_coefficients |= {name: getattr(method, name) for name in coefficients(kind)}
+    all_coefficients |= {name: getattr(method, name) for name in coefficients(method_type)}
+    values: PlainValues = {"method": method_type.__name__, "schedules": {}, "step": 0, "previous": None}
     for name, value in all_coefficients.items():
         _check_is_single(name, value)
         if isinstance(value, (Schedule, SimulatedTempering)):
             values["schedules"][name] = to_plain(value)
-        values[name] = value.ladder[0] if isinstance(value, SimulatedTempering) else at(value, 0)
+        values[name] = _value_at_start(value)
     if isinstance(lr, Tensor):
         values["lr"] = lr  # the tensor itself: schedulers of torch write into it
 
-    values |= {name: getattr(method, name) for name in choices(kind)}
+    values |= {name: getattr(method, name) for name in choices(method_type)}
     _check_is_single("xi", values.get("xi"))
     if tempering_ladder(cast(ParamGroup, values)):
         values["rung"] = 0
     return values
+
+
+def _value_at_start(value: Any) -> Any:
+    """Return a coefficient at step 0: with simulated tempering the temperature of the first rung."""
+    if isinstance(value, SimulatedTempering):
+        return value.ladder[0]
+    return at(value, 0)
 
 
 def _stepsize_number(lr: object) -> object:
@@ -213,16 +220,16 @@ def fill_missing_keys(group: ParamGroup) -> None:
     for key, value in defaults.items():
         values.setdefault(key, value)
 
-    kind = known_methods().get(group.get("method", ""))
-    if kind is None:
+    method_type = known_methods().get(group.get("method", ""))
+    if method_type is None:
         return
-    for field in fields(kind):
+    for field in fields(method_type):
         if field.name in group or field.default in (MISSING, None):
             continue
         values[field.name] = field.default
         previous = group["previous"]
-        if field.name in coefficients(kind) and previous is not None:
-            position = 1 + coefficients(kind).index(field.name)  # the first is lr
+        if field.name in coefficients(method_type) and previous is not None:
+            position = 1 + coefficients(method_type).index(field.name)  # the first is lr
             group["previous"] = [*previous[:position], field.default, *previous[position:]]
 
 
@@ -236,15 +243,21 @@ def _check_is_single(name: str, value: object) -> None:
 
 def tempering_ladder(group: ParamGroup) -> SimulatedTempering | None:
     """Return the ladder of temperatures of a group with simulated tempering, None for others."""
-    plain = group["schedules"].get("tau")
-    schedule = from_plain(plain) if plain else None
+    plain_schedule = group["schedules"].get("tau")
+    if not plain_schedule:
+        return None
+    schedule = from_plain(plain_schedule)
     return schedule if isinstance(schedule, SimulatedTempering) else None
 
 
 def root_of_temperature(group: ParamGroup) -> float:
     """Return the root of the temperature on the rung of a group (of one chain), 1 without rungs."""
-    ladder = tempering_ladder(group) if "rung" in group else None
-    return math.sqrt(ladder.ladder[group["rung"]]) if ladder else 1.0
+    if "rung" not in group:
+        return 1.0
+    ladder = tempering_ladder(group)
+    if ladder is None:
+        return 1.0
+    return math.sqrt(ladder.ladder[group["rung"]])
 
 
 def apply_schedules(group: ParamGroup) -> None:
@@ -263,7 +276,7 @@ def apply_schedules(group: ParamGroup) -> None:
 class GroupValues(NamedTuple):
     """All values of a group (of one chain) that its program and the coefficients of a step depend on."""
 
-    kind: type[Method]
+    method_type: type[Method]
     choices: tuple[Any, ...]  # the method's choices without ξ, which changes from step to step
     schedules: str
     maximize: bool
@@ -272,7 +285,7 @@ class GroupValues(NamedTuple):
 
     def by_name(self, numbers: tuple[float, ...]) -> dict[str, float]:
         """Return `previous` or `current` numbers by their names: "lr", the method's own and "unit"."""
-        names_of_numbers = ("lr", *coefficients(self.kind), "unit")
+        names_of_numbers = ("lr", *coefficients(self.method_type), "unit")
         return dict(zip(names_of_numbers, numbers, strict=False))
 
 
@@ -288,25 +301,28 @@ def read_values(group: ParamGroup) -> GroupValues:
     """
     values = cast(PlainValues, group)
     try:
-        kind: Any = find_method(values["method"])  # hashable, which mypy does not see in a dataclass
-        names_of_numbers, names_of_choices = _names_of_values(kind)
-        h = float(values["lr"]) or STANDSTILL
-        unit = (math.sqrt(values["noise"]),) if "noise" in values else ()
-        current = (h, *map(float, map(values.__getitem__, names_of_numbers)), *unit)
+        method_type: Any = find_method(values["method"])  # hashable, which mypy does not see in a dataclass
+        coefficient_names, choice_names = _names_of_values(method_type)
+        numbers = [float(values["lr"]) or STANDSTILL]
+        numbers.extend(map(float, map(values.__getitem__, coefficient_names)))
+        if "noise" in values:
+            numbers.append(math.sqrt(values["noise"]))
     except (KeyError, TypeError, ValueError):
         check_group(group)
         raise
 
-    chosen = tuple(map(values.get, names_of_choices))
-    schedules = str(values["schedules"]) if values["schedules"] else ""
+    current = tuple(numbers)
     previous = current if values["previous"] is None else tuple(values["previous"])
-    return GroupValues(kind, chosen, schedules, values["maximize"], previous, current)
+    chosen = tuple(map(values.get, choice_names))
+    schedules = str(values["schedules"]) if values["schedules"] else ""
+    return GroupValues(method_type, chosen, schedules, values["maximize"], previous, current)
 
 
 @lru_cache
-def _names_of_values(kind: type[Method]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _names_of_values(method_type: type[Method]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of a method's coefficients, and of its choices without ξ."""
-    return coefficients(kind), tuple(name for name in choices(kind) if name != "xi")
+    choice_names = tuple(name for name in choices(method_type) if name != "xi")
+    return coefficients(method_type), choice_names
 
 
 def has_friction_per_tensor(group: ParamGroup) -> bool:
@@ -321,26 +337,21 @@ def check_group(group: ParamGroup) -> None:
     Raises
     ------
     ValueError
-        If the method is unknown, or was replaced by one with other coefficients; if a number is out of its
-        range; or if the thermostat was changed between "part" and "tensor".
+        If the method is unknown, or was replaced by one with other coefficients; if a value is missing or out
+        of its range; or if the thermostat was changed between "part" and "tensor".
     TypeError
         If a coefficient is a schedule, or not a number.
     """
-    name = group["method"]
-    if not isinstance(name, str) or name not in known_methods():
+    method_name = group["method"]
+    if not isinstance(method_name, str) or method_name not in known_methods():
         raise ValueError(
-            f"a group's method must be one of {', '.join(known_methods())}, got {shown(name)}; for another "
-            "method make a new optimiser"
+            f"a group's method must be one of {', '.join(known_methods())}, got {shown(method_name)}; for "
+            "another method make a new optimiser"
         )
-    kind = find_method(name)
-    missing = [key for key in ("lr", *names(kind)) if key not in group]
-    previous = group["previous"]
-    count = 1 + len(coefficients(kind)) + ("noise" in group)
-    if missing or (previous is not None and len(previous) != count):
-        raise ValueError(
-            f"the method of a group cannot be changed to {name!r}: make a new optimiser for that method"
-        )
-    for key in ("lr", *coefficients(kind)):
+    method_type = find_method(method_name)
+    _check_is_complete(group, method_type)
+
+    for key in ("lr", *coefficients(method_type)):
         _check_is_number(key, values_of(group)[key])
     real("lr", float(group["lr"]), NON_NEGATIVE)
     if "noise" in group:
@@ -350,6 +361,25 @@ def check_group(group: ParamGroup) -> None:
             f"thermostat cannot be changed to {group['thermostat']!r} where ξ is {group['xi']!r}: make a new "
             "optimiser"
         )
+
+
+def _check_is_complete(group: ParamGroup, method_type: type[Method]) -> None:
+    """Refuse a group that lacks values of its method, or whose last step was one of another method."""
+    cannot_change = (
+        f"the method of a group cannot be changed to {method_type.__name__!r}: make a new optimiser for that "
+        "method"
+    )
+    missing = [key for key in ("lr", *names(method_type)) if key not in group]
+    if missing:
+        raise ValueError(
+            f"a group has no {', '.join(missing)}, which {method_type.__name__} needs: put back what was "
+            f"deleted; or if another method was set, {cannot_change}"
+        )
+    number_names = ["lr", *coefficients(method_type)]
+    if "noise" in group:
+        number_names.append("unit")
+    if group["previous"] is not None and len(group["previous"]) != len(number_names):
+        raise ValueError(cannot_change)
 
 
 def _check_is_number(key: str, value: object) -> None:
@@ -367,11 +397,12 @@ def build_method(group: ParamGroup) -> Method:
     """Return the method of a group (of one chain) with its present values, checked as any method is."""
     values = read_values(group)
     arguments: PlainValues = dict(values.by_name(values.current))
-    arguments |= {name: values_of(group)[name] for name in choices(values.kind)}
+    arguments |= {name: values_of(group)[name] for name in choices(values.method_type)}
     arguments.pop("lr")
     arguments.pop("unit", None)
     if "xi" in arguments:
         arguments["xi"] = 0.0  # the method's ξ is the initial one; the present one is in the group
-    if ladder := tempering_ladder(group):
+    ladder = tempering_ladder(group)
+    if ladder is not None:
         arguments["tau"] = ladder
-    return values.kind(**arguments)
+    return values.method_type(**arguments)

@@ -36,7 +36,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -221,18 +221,29 @@ def groups_with_posterior(
     Partition(dict(enumerate(methods)), 1.0, posterior.values)  # refuses other temperatures and priors
     if posterior.samples_noise:
         check_words(methods)
-    layers = [
-        group.get("layers") or [ModuleLayer("", param_groups.listed(group["params"]))] for group in groups
-    ]
-    all_layers = [layer for layers_of_group in layers for layer in layers_of_group]
-    widths = [_inputs_of(layer) if posterior.prior == "fan_in" else 1 for layer in all_layers]
-    deviations = iter(posterior.values.deviations(widths))  # one for each layer
+    layers_of_groups = list(map(_layers_of_group, groups))
+    priors = iter(_priors_of_layers(posterior, list(chain.from_iterable(layers_of_groups))))
 
     settled = []
-    for index, (group, method, layers_of_group) in enumerate(zip(groups, methods, layers, strict=True)):
-        priors = [posterior.scale / (next(deviations) ** 2 * posterior.n) for _ in layers_of_group]
-        settled += _settle_group(posterior, index, group, method, layers_of_group, priors)
+    for index, (group, method) in enumerate(zip(groups, methods, strict=True)):
+        layers = layers_of_groups[index]
+        priors_of_group = [next(priors) for _ in layers]
+        settled += _settle_group(posterior, index, group, method, layers, priors_of_group)
     return settled
+
+
+def _layers_of_group(group: NewGroup) -> list[ModuleLayer]:
+    """Return the "layers" of a new group, or all of its parameters as one layer."""
+    return group.get("layers") or [ModuleLayer("", param_groups.listed(group["params"]))]
+
+
+def _priors_of_layers(posterior: LossPosterior, layers: list[ModuleLayer]) -> list[float]:
+    """Return the `weight_decay` of each layer of a model, κ/(ς²n)."""
+    widths = [1] * len(layers)
+    if posterior.prior == "fan_in":
+        widths = list(map(_inputs_of, layers))
+    deviations = posterior.values.deviations(widths)
+    return [posterior.scale / (deviation**2 * posterior.n) for deviation in deviations]
 
 
 def _settle_group(
@@ -260,21 +271,25 @@ def _settle_group(
     priors : list of float
         The `weight_decay` of each layer.
     """
-    layer_of = {str(i): layer for i, layer in enumerate(layers)}
-    sizes = {key: [_size_of(p) for p in layer.params] for key, layer in layer_of.items()}
-    ranges = tuple(range(size) for sizes_of_layer in sizes.values() for size in sizes_of_layer)
+    layers_by_key = {str(i): layer for i, layer in enumerate(layers)}
+    sizes = {key: list(map(_size_of, layer.params)) for key, layer in layers_by_key.items()}
+    ranges = tuple(map(range, chain.from_iterable(sizes.values())))
     label = str(group.get("name", group.get("part", index)))
-    part = Part(label, index, method, tuple(layer_of), ranges)
+    part = Part(label, index, method, tuple(layers_by_key), ranges)
     tau = posterior.temperature * posterior.scale / posterior.n
-    pieces = settle_part(part, tau, dict(zip(layer_of, priors, strict=True)), sizes)
+    pieces = settle_part(part, tau, dict(zip(layers_by_key, priors, strict=True)), sizes)
 
-    kept = {key: value for key, value in group.items() if key not in ("layers", *names(type(method)))}
+    replaced_keys = ("layers", *names(type(method)))
+    kept = {key: value for key, value in group.items() if key not in replaced_keys}
     groups = []
     for piece in pieces:
-        keys = _keys_of_examples(posterior) | _keys_of_noise(posterior)
-        params = [p for key in piece.layers for p in layer_of[key].params]
-        name_of_layer = {"name": layer_of[piece.layers[0]].name} if len(pieces) > 1 else {}
-        groups.append(name_of_layer | kept | {"params": params, "method": piece.method} | keys)
+        layers_of_piece = [layers_by_key[key] for key in piece.layers]
+        params = [parameter for layer in layers_of_piece for parameter in layer.params]
+        settled = kept | {"params": params, "method": piece.method}
+        settled |= _keys_of_examples(posterior) | _keys_of_noise(posterior)
+        if len(pieces) > 1:
+            settled.setdefault("name", layers_of_piece[0].name)
+        groups.append(settled)
     return groups
 
 
@@ -333,13 +348,14 @@ def set_examples_of_group(group: ParamGroup, n: float) -> float:
     group["n"] = n
 
     if "draws" in group:
-        law = NoiseLaw(*group["draws"])
-        added = law.residuals * (1 / ratio - 1)
-        law = law._replace(residuals=law.residuals + added, shape=law.shape + law.factor * added)
-        if law.shape < 1:
+        previous_law = NoiseLaw(*group["draws"])
+        added = previous_law.residuals * (1 / ratio - 1)
+        shape = previous_law.shape + previous_law.factor * added
+        if shape < 1:
             raise ValueError(
                 f"LossPosterior: with {n:g} examples its temperature is too high for a noise to be sampled"
             )
+        law = previous_law._replace(residuals=previous_law.residuals + added, shape=shape)
         group["draws"] = list(law)
     return math.sqrt(ratio) if "tau" in group else 1.0
 
@@ -385,13 +401,7 @@ def draw_variance(
     """
     law = NoiseLaw(*group["draws"])
     count, squares = _sum_squares(group, residuals, weights)
-    tolerance = ROUNDING_OF_COUNTS if weights is None else ROUNDING
-    if abs(count - law.residuals) > tolerance * law.residuals:
-        raise ValueError(
-            f"residuals of all {law.residuals:.10g} targets of the training examples are needed, got "
-            f"{count:.10g}: give those of several batches one after the other, such as (model(x) - y for "
-            "x, y in loader); where examples have weights, n is their sum and they are given as weights="
-        )
+    _check_residual_count(law, count, ROUNDING_OF_COUNTS if weights is None else ROUNDING)
     is_finite = np.isfinite(squares)
     if not is_finite.any():
         sums = squares if group["chains"] else squares[0]
@@ -399,10 +409,20 @@ def draw_variance(
 
     chain_numbers = np.arange(group["chain"], group["chain"] + len(squares))
     gamma = random.gammas(law.shape, group["seed"], random.VARIANCE, 0, chain_numbers, group["step"])
-    drawn = (law.scale + law.factor * squares) / gamma
+    variances = (law.scale + law.factor * squares) / gamma
     if group["chains"]:
-        drawn = np.where(is_finite, drawn, group["noise"])
-    return [float(variance) for variance in drawn]
+        variances = np.where(is_finite, variances, group["noise"])
+    return [float(variance) for variance in variances]
+
+
+def _check_residual_count(law: NoiseLaw, count: float, tolerance: float) -> None:
+    """Refuse a number of residuals that differs from that of a law by more than a relative tolerance."""
+    if abs(count - law.residuals) > tolerance * law.residuals:
+        raise ValueError(
+            f"residuals of all {law.residuals:.10g} targets of the training examples are needed, got "
+            f"{count:.10g}: give those of several batches one after the other, such as (model(x) - y for "
+            "x, y in loader); where examples have weights, n is their sum and they are given as weights="
+        )
 
 
 def _sum_squares(
@@ -412,11 +432,13 @@ def _sum_squares(
 
     For the arguments see `draw_variance`.
     """
-    count, squares = 0.0, np.zeros(param_groups.chain_count(group))
+    count = 0.0
+    squares = np.zeros(param_groups.chain_count(group))
     batches = _tensors("residuals", residuals)
     weight_batches = _tensors("weights", () if weights is None else weights)
     for batch, batch_weights in zip_longest(batches, weight_batches):
-        if weights is not None and (batch is None or batch_weights is None):
+        is_unpaired = batch is None or batch_weights is None
+        if weights is not None and is_unpaired:
             raise ValueError("residuals and weights must have the same number of tensors, one for each batch")
         rows = _rows_of_examples(group, batch)
         w = _weights_of_examples(rows, batch_weights)
@@ -435,16 +457,17 @@ def _rows_of_examples(group: ParamGroup, batch: Tensor) -> Tensor:
     batch : Tensor
         Residuals, (examples, ...), or with chains (chains, examples, ...).
     """
-    chains = param_groups.chain_count(group)
-    if not group["chains"]:
-        batch = (batch if batch.ndim else batch[None])[None]
-    elif batch.ndim < 2 or len(batch) != chains:
+    chain_count = param_groups.chain_count(group)
+    by_chain = batch
+    if not group["chains"]:  # one chain, whose residuals may be a single number
+        by_chain = batch[None] if batch.ndim else batch[None, None]
+    if by_chain.ndim < 2 or len(by_chain) != chain_count:
         raise ValueError(
-            f"residuals must be (chains, examples, ...) of {chains} chains, got {tuple(batch.shape)}"
+            f"residuals must be (chains, examples, ...) of {chain_count} chains, got {tuple(batch.shape)}"
         )
-    if not batch.numel():
-        return batch.new_empty(0, chains, 1)
-    return batch.reshape(*batch.shape[:2], -1).transpose(0, 1)
+    if not by_chain.numel():
+        return by_chain.new_empty(0, chain_count, 1)
+    return by_chain.reshape(*by_chain.shape[:2], -1).transpose(0, 1)
 
 
 def _weights_of_examples(rows: Tensor, weights: Tensor | None) -> Tensor:
@@ -459,11 +482,10 @@ def _weights_of_examples(rows: Tensor, weights: Tensor | None) -> Tensor:
 
 def _tensors(label: str, batches: object) -> Iterator[Tensor]:
     """Yield the tensor, or the tensors of an iterable, in double; refuse other values by their label."""
-    if isinstance(batches, Tensor):
-        batches = [batches]
-    if not isinstance(batches, Iterable):
-        raise TypeError(f"{label} must be a tensor, or one for each batch, got {shown(batches)}")
-    for batch in batches:
+    given = [batches] if isinstance(batches, Tensor) else batches
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{label} must be a tensor, or one for each batch, got {shown(given)}")
+    for batch in given:
         if not isinstance(batch, Tensor):
             raise TypeError(f"{label} must be a tensor, or one for each batch, got {shown(batch)}")
         yield batch.detach().double()
@@ -482,14 +504,13 @@ def check_words(methods: Iterable[Method]) -> None:
 
 def _inputs_of(layer: ModuleLayer) -> int:
     """Return the number of inputs of a layer: the size of a row of its first matrix."""
-    tensors = map(param_groups.tensor_of, layer.params)
-    matrices = [p for p in tensors if not is_lazy(p) and p.dim() > 1 and p.numel()]
-    if not matrices:
-        raise ValueError(
-            f"LossPosterior: prior='fan_in' needs layers with a matrix (lazy ones after a first call), and "
-            f"{layer.name or 'one'!r} has none: give a standard deviation for each layer"
-        )
-    return matrices[0].numel() // matrices[0].shape[0]
+    for parameter in map(param_groups.tensor_of, layer.params):
+        if not is_lazy(parameter) and parameter.dim() > 1 and parameter.numel():
+            return parameter.numel() // parameter.shape[0]
+    raise ValueError(
+        f"LossPosterior: prior='fan_in' needs layers with a matrix (lazy ones after a first call), and "
+        f"{layer.name or 'one'!r} has none: give a standard deviation for each layer"
+    )
 
 
 def _size_of(entry: object) -> int:

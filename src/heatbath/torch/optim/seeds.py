@@ -16,6 +16,8 @@ from torch import Tensor
 from heatbath.torch.optim.param_groups import ParamGroup
 from heatbath.torch.optim.state import is_lazy
 
+SEED_BYTES = 8  # of a hash, for a seed
+SEED_STOP = 2**63  # seeds made here are below it, as int64 has them
 ROUNDING = 1e-6  # relative, of sums over equal parameters: machines may add in another order
 
 _counts: dict[int, Iterator[int]] = {}  # of optimisers that were made, by torch's seed
@@ -39,7 +41,7 @@ def new_seed() -> int:
     torch_seed = torch.initial_seed()
     number = next(_counts.setdefault(torch_seed, count()))
     address = hashlib.sha256(f"{torch_seed} {number}".encode()).digest()
-    return int.from_bytes(address[:8], "little") % 2**63
+    return int.from_bytes(address[:SEED_BYTES], "little") % SEED_STOP
 
 
 @contextmanager
@@ -56,7 +58,9 @@ def counted_anew() -> Iterator[None]:
 
 def process_count() -> int:
     """Return the number of processes in the process group; 1 without a group."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    if not dist.is_available() or not dist.is_initialized():
+        return 1
+    return dist.get_world_size()
 
 
 def agree(groups: Sequence[ParamGroup], parameters: list[Tensor]) -> None:
@@ -76,18 +80,25 @@ def agree(groups: Sequence[ParamGroup], parameters: list[Tensor]) -> None:
     RuntimeError
         If another process has other parameters: nobody would notice that both have the same noise.
     """
+    seeds = [group["seed"] for group in groups]
     if process_count() > 1:
-        fingerprints = list(map(_fingerprint, parameters))
-        seeds_and_fingerprints: list[Any] = [None] * process_count()  # of each process
-        dist.all_gather_object(seeds_and_fingerprints, ([group["seed"] for group in groups], fingerprints))
-        for rank, (_, fingerprints_of_rank) in enumerate(seeds_and_fingerprints):
-            if not _are_alike(fingerprints_of_rank, fingerprints):
-                raise RuntimeError(_describe_conflict(f"process {rank}"))
-        seeds_of_first, _ = seeds_and_fingerprints[0]
-        for group, seed in zip(groups, seeds_of_first, strict=True):
-            group["seed"] = group["seed"] if group["agreed"] else seed
-    for group in groups:
-        group["agreed"] = True
+        seeds = _seeds_of_first_process(seeds, parameters)
+    for group, seed in zip(groups, seeds, strict=True):
+        if not group["agreed"]:
+            group["seed"] = seed
+            group["agreed"] = True
+
+
+def _seeds_of_first_process(seeds: list[int], parameters: list[Tensor]) -> list[int]:
+    """Return the seeds that the first process calls this with; refuse processes with other parameters."""
+    fingerprints = list(map(_fingerprint, parameters))
+    seeds_and_fingerprints: list[Any] = [None] * process_count()  # of each process
+    dist.all_gather_object(seeds_and_fingerprints, (seeds, fingerprints))
+    for rank, (_, fingerprints_of_rank) in enumerate(seeds_and_fingerprints):
+        if not _are_alike(fingerprints_of_rank, fingerprints):
+            raise RuntimeError(_describe_conflict(f"process {rank}"))
+    seeds_of_first: list[int] = seeds_and_fingerprints[0][0]
+    return seeds_of_first
 
 
 def compare(groups: Sequence[ParamGroup], members: list[list[Tensor]]) -> None:
@@ -116,7 +127,8 @@ def compare(groups: Sequence[ParamGroup], members: list[list[Tensor]]) -> None:
     for seed, chain in dict.fromkeys((group["seed"], group["chain"]) for group in groups):
         parameters: list[Tensor] = []
         for group, params in zip(groups, members, strict=True):
-            parameters += params if group["seed"] == seed else []
+            if group["seed"] == seed:
+                parameters += params
         number = next(_step_counts.setdefault((seed, chain), count()))
         fingerprints = json.dumps([dist.get_rank(), list(map(_fingerprint, parameters))])
         written = store.compare_set(f"heatbath/{seed}/{chain}/{number}", "", fingerprints).decode()

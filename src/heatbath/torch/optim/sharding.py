@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -36,6 +36,14 @@ REMEDY = (
 SHARDED_CHAINS = (
     "chains that are sharded over processes are not supported: give each process chains of its own"
 )
+
+
+class ElementRun(NamedTuple):
+    """Elements of a block that are consecutive in the whole parameter."""
+
+    first_in_block: int
+    first_in_whole: int
+    length: int
 
 
 @dataclass(frozen=True)
@@ -58,11 +66,10 @@ class Shard:
     groups: tuple[Any, ...]
 
     @cached_property
-    def runs(self) -> list[tuple[int, int, int]]:
+    def runs(self) -> list[ElementRun]:
         """Runs of elements that are consecutive in the whole parameter, in row-major order.
 
-        Each is (first element in the block, first element in the whole, length). There are none for an empty
-        block.
+        There are none for an empty block.
         """
         if not math.prod(self.size):
             return []
@@ -77,7 +84,7 @@ class Shard:
         runs = []
         for k, index in enumerate(product(*map(range, self.size[:outer]))):
             shift = sum(i * stride for i, stride in zip(index, strides, strict=False))
-            runs.append((k * length, corner + shift, length))
+            runs.append(ElementRun(k * length, corner + shift, length))
         return runs
 
 
@@ -117,9 +124,16 @@ def shard_of(parameter: Any) -> Shard | None:
 
     mesh = parameter.device_mesh
     size, offset = compute_local_shape_and_global_offset(parameter.shape, mesh, placements)
-    divided = [d for d, placement in enumerate(placements) if placement.is_shard() and mesh.size(d) > 1]
-    groups = tuple(mesh.get_group(d) for d in divided)
-    return Shard(tuple(parameter.shape), tuple(size), tuple(offset), groups)
+    groups = []
+    for dimension, placement in enumerate(placements):
+        if placement.is_shard() and mesh.size(dimension) > 1:
+            groups.append(mesh.get_group(dimension))
+    return Shard(tuple(parameter.shape), tuple(size), tuple(offset), tuple(groups))
+
+
+def runs_of(shard: Shard | None, size: int) -> list[ElementRun]:
+    """Return the runs of a shard, or the one run of a parameter of this size that is not sharded."""
+    return [ElementRun(0, 0, size)] if shard is None else shard.runs
 
 
 def check_one_mesh(shards: Sequence[Shard | None]) -> bool:
@@ -153,12 +167,17 @@ def local_part_of_gradient(parameter: Any, gradient: Any) -> Tensor:
 
 def add_over_processes(sums: Tensor, shards: Sequence[Shard | None]) -> Tensor:
     """Add sums over shards up, in place, over the processes that have the other shards; return them."""
-    groups: tuple[Any, ...] = next(
-        (shard.groups for shard in shards if shard is not None and shard.groups), ()
-    )
-    for group in groups:
+    for group in _process_groups(shards):
         dist.all_reduce(sums, group=group)
     return sums
+
+
+def _process_groups(shards: Sequence[Shard | None]) -> tuple[Any, ...]:
+    """Return the process groups of sharded parameters, which all have the same (see `check_one_mesh`)."""
+    for shard in shards:
+        if shard is not None and shard.groups:
+            return shard.groups
+    return ()
 
 
 def complete_sums(sums: Sequence[Sequence[Tensor]], shards: Sequence[Sequence[Shard | None]]) -> list[float]:
@@ -178,14 +197,17 @@ def complete_sums(sums: Sequence[Sequence[Tensor]], shards: Sequence[Sequence[Sh
     """
     all_shards = list(chain.from_iterable(shards))
     if not any(all_shards):
-        return [_exact_sum(terms) for terms in sums]
+        return list(map(_exact_sum, sums))
 
-    totals = torch.zeros(2, len(sums), dtype=torch.float64, device=sums[0][0].device)
-    partial, complete = 0, 1
+    partial_sums = torch.zeros(len(sums), dtype=torch.float64, device=sums[0][0].device)
+    whole_sums = torch.zeros_like(partial_sums)
     for k, (terms, shards_of_sum) in enumerate(zip(sums, shards, strict=True)):
         for term, shard in zip(terms, shards_of_sum, strict=True):
-            totals[partial if shard is not None and shard.groups else complete, k] += term.double()
-    return [float(total) for total in (add_over_processes(totals[0], all_shards) + totals[1]).tolist()]
+            is_partial = shard is not None and bool(shard.groups)
+            sums_of_kind = partial_sums if is_partial else whole_sums
+            sums_of_kind[k] += term.double()
+    completed: list[float] = (add_over_processes(partial_sums, all_shards) + whole_sums).tolist()
+    return completed
 
 
 def _exact_sum(terms: Sequence[Tensor]) -> float:
@@ -227,9 +249,7 @@ class WrapperShards:
             If the groups have other parameters than the wrapper's, chains, or DTensors.
         """
         all_params = [set(group["params"]) for group in self.wrapper.param_groups]
-        if len(all_params) != len(groups) or any(
-            not params.issuperset(group["params"]) for params, group in zip(all_params, groups, strict=True)
-        ):
+        if not _has_groups_of(all_params, groups):
             raise RuntimeError(
                 "the parts must be the groups of the ZeroRedundancyOptimizer, and are others: give it a "
                 'group for each part, such as {"params": ..., "method": ...} for Partitioned, or '
@@ -251,7 +271,8 @@ class WrapperShards:
         if self.wrapper.world_size == 1:
             return None
         size = parameter.numel()
-        return Shard((size,), (size if is_here else 0,), (0,), (self.wrapper.process_group,))
+        size_here = size if is_here else 0
+        return Shard((size,), (size_here,), (0,), (self.wrapper.process_group,))
 
     def stand_in(self, parameter: Tensor, steps: int) -> tuple[Tensor, ParameterState]:
         """Return a stand-in without elements for a parameter of another process, and the stand-in's state.
@@ -264,6 +285,13 @@ class WrapperShards:
             empty.grad = torch.zeros_like(empty)
             self.stand_ins[parameter] = empty, {"step": 0 if self.stepped else steps}
         return self.stand_ins[parameter]
+
+
+def _has_groups_of(all_params: list[set[Tensor]], groups: Sequence[ParamGroup]) -> bool:
+    """Return whether each group has parameters of the set at its position alone, and each set a group."""
+    if len(all_params) != len(groups):
+        return False
+    return all(params.issuperset(group["params"]) for params, group in zip(all_params, groups, strict=True))
 
 
 def check_not_replaced(original_ids: list[int], parameters: list[Tensor]) -> None:

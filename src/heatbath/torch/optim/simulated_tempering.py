@@ -45,14 +45,14 @@ def propose_and_accept(parts: list[StepPart], loss: object) -> Move | None:
     """
     for part in parts:
         ladder = tempering_ladder(part.group)
-        if ladder is not None:
-            offset = next(stage.offset for stage in part.program.stages if stage.kind == TEMPER)
-            losses = _losses_of_chains(loss, chain_count(part.group))
-            step = part.group["step"] + offset
-            if step == 0 or step % ladder.every:
-                return None
-            groups = [part.group for part in parts]
-            return _move_at_step(step, ladder, part.group, groups, losses)
+        if ladder is None:
+            continue
+        offset = next(stage.offset for stage in part.program.stages if stage.kind == TEMPER)
+        losses = _losses_of_chains(loss, chain_count(part.group))
+        step = part.group["step"] + offset
+        if step == 0 or step % ladder.every:
+            return None
+        return _move_at_step(step, ladder, part.group, [other.group for other in parts], losses)
     return None
 
 
@@ -85,20 +85,21 @@ def _move_at_step(
     Move
         The new rung of each chain, which may be the present one, and the factor on its momenta.
     """
-    chains = len(losses)
+    chain_count = len(losses)
     potentials = -losses if group["maximize"] else losses
     for prior_group in groups:
         half_decay = float(prior_group.get("weight_decay", 0.0)) / 2
         for parameter in prior_group["params"]:
-            squares = parameter.detach().double().square().reshape(chains, -1).sum(dim=1)
+            squares = parameter.detach().double().square().reshape(chain_count, -1).sum(dim=1)
             potentials = potentials + half_decay * squares.cpu().numpy()
 
-    chain_numbers = np.arange(group["chain"], group["chain"] + chains)
+    chain_numbers = np.arange(group["chain"], group["chain"] + chain_count)
     side, chance = random.uniforms(group["seed"], random.TEMPERING, 0, chain_numbers, step, 0, 2).T
-    rungs = np.array([group_of_chain(group, k)["rung"] for k in range(chains)])
-    temperatures, weights = np.array(ladder.ladder), np.array(ladder.weights)
-    rungs, factors = temper(rungs, potentials, side, chance, temperatures, weights)
-    return Move(rungs.tolist(), factors.tolist())
+    present_rungs = np.array([group_of_chain(group, k)["rung"] for k in range(chain_count)])
+    temperatures = np.array(ladder.ladder)
+    weights = np.array(ladder.weights)
+    new_rungs, factors = temper(present_rungs, potentials, side, chance, temperatures, weights)
+    return Move(new_rungs.tolist(), factors.tolist())
 
 
 def _losses_of_chains(loss: object, count: int) -> NDArray[np.float64]:
@@ -119,7 +120,7 @@ def _losses_of_chains(loss: object, count: int) -> NDArray[np.float64]:
 
 def check_same_ladder(groups: Sequence[ParamGroup]) -> None:
     """Refuse groups with different ladders: all share a rung."""
-    ladders = {str(ladder) for group in groups if (ladder := tempering_ladder(group))}
+    ladders = {str(ladder) for ladder in map(tempering_ladder, groups) if ladder is not None}
     if len(ladders) > 1:
         raise ValueError(
             f"all tempered groups must have the same ladder, got {' and '.join(sorted(ladders))}"

@@ -54,16 +54,19 @@ def _describe_instability(group: ParamGroup, method: Method) -> str:
     With a ξ for each tensor the largest tensor counts, because its thermostat has the highest frequency.
     """
     h = float(group["lr"])
-    if type(method).thermostat_frequency is Method.thermostat_frequency or not h:
+    has_thermostat = type(method).thermostat_frequency is not Method.thermostat_frequency
+    if not has_thermostat or not h:
         return ""
-    free = [parameter for parameter in not_frozen(group["params"]) if not is_lazy(parameter)]
-    sizes = [parameter.numel() // param_groups.chain_count(group) for parameter in free]
-    largest = max(sizes, default=0) if param_groups.has_friction_per_tensor(group) else sum(sizes)
-    omega = method.thermostat_frequency(param_groups.values_of(group), largest)
+
+    stepped = [parameter for parameter in not_frozen(group["params"]) if not is_lazy(parameter)]
+    sizes = [parameter.numel() // param_groups.chain_count(group) for parameter in stepped]
+    is_per_tensor = param_groups.has_friction_per_tensor(group)
+    size = max(sizes, default=0) if is_per_tensor else sum(sizes)
+    omega = method.thermostat_frequency(param_groups.values_of(group), size)
     if h * omega < 2:
         return ""
     name = group.get("name", group.get("part", "a part"))
-    return f"{name} of {largest} parameters has {h * omega:.3g}"
+    return f"{name} of {size} parameters has {h * omega:.3g}"
 
 
 def not_frozen(params: Iterable[Tensor]) -> list[Tensor]:

@@ -17,6 +17,8 @@ from heatbath.torch.optim.sharding import Shard, local_part, local_part_of_gradi
 from heatbath.torch.optim.step_program import StepProgram, Table
 
 HALF = (torch.float16, torch.bfloat16)
+UNSUPPORTED_GRADIENTS = "gradients are not supported: use dense gradients of real parameters"
+NOT_READ = -1.0  # p·p of tensors where it was not read
 TENSORS = ("momentum", "second", "copy")  # keys in the state of a parameter, as far as its method needs them
 
 
@@ -51,7 +53,7 @@ class StepTensors:
     steps
         How often the group was stepped, or the parameter itself where the method counts that.
     kinetic
-        p·p where it was last read, -1 before.
+        p·p where it was last read, `NOT_READ` before.
     size
         Number of elements, in all processes.
     sharded
@@ -78,7 +80,7 @@ class StepTensors:
     first_elements: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
-    kinetic: float = -1.0
+    kinetic: float = NOT_READ
     size: int = 0
     sharded: bool = False
 
@@ -96,57 +98,68 @@ class StepTensors:
         shard : Shard or None
             Its block in this process, None if all of it is here.
         """
-        gradient = gradient_of(parameter, shard)
-        theta, p, second = state.get("copy", parameter), state["momentum"], state.get("second")
-        if shard is not None:
+        self.gradients.append(gradient_of(parameter, shard))
+        theta = state.get("copy", parameter)
+        p = state["momentum"]
+        second = state.get("second")
+        if shard is None:
+            self.size += parameter.numel() // self.chain_count
+        else:
+            self.size += math.prod(shard.shape)
+            self.sharded = True
             theta = local_part(theta, shard).contiguous()  # so that all processes step it in the same way
             p = local_part(p, shard)
-            second = None if second is None else local_part(second, shard)
+            if second is not None:
+                second = local_part(second, shard)
+        if theta.is_neg():
+            theta = theta.detach().resolve_neg()
 
         self.parameters.append(parameter)
         self.states.append(state)
-        self.size += parameter.numel() // self.chain_count if shard is None else math.prod(shard.shape)
         self.shards.append(shard)
-        self.sharded |= shard is not None
-        self.theta.append(theta.detach().resolve_neg() if theta.is_neg() else theta)
+        self.theta.append(theta)
         self.p.append(p)
-        self.gradients.append(gradient)
         if second is not None:
             self.second.append(second)
         self.first_elements.append(first_element)
         self.rows.append(min(state["step"], 1))
-        self.steps.append(state["step"] if self.program.method.counts_steps else self.step)
+        counts_steps = self.program.method.counts_steps
+        self.steps.append(state["step"] if counts_steps else self.step)
 
     def unstacked(self) -> StepTensors:
         """Return these tensors with the elements of this chain alone, as views of the stacked ones."""
         if self.chain_count == 1:
             return self
-        stacked = {"theta": self.theta, "p": self.p, "gradients": self.gradients, "second": self.second}
-        views: PlainValues = {
-            name: [tensor[self.chain] for tensor in tensors] for name, tensors in stacked.items()
-        }
-        return replace(self, **views, chain_count=1, chain=0)
+        return replace(
+            self,
+            theta=[theta[self.chain] for theta in self.theta],
+            p=[p[self.chain] for p in self.p],
+            gradients=[gradient[self.chain] for gradient in self.gradients],
+            second=[second[self.chain] for second in self.second],
+            chain_count=1,
+            chain=0,
+        )
 
     def split_by_row(self) -> list[StepTensors]:
         """Divide these tensors into units in which all have the same row of the table and the same step.
 
-        Units of one kind are needed because a plain torch operation has the same coefficients and the same
-        address of the noise for all of its tensors.
+        A plain torch operation has the same coefficients and the same address of the noise for all of its
+        tensors.
         """
-        kinds = list(zip(self.rows, self.steps, strict=True))
-        if len(set(kinds)) == 1:
+        positions: dict[tuple[int, int], list[int]] = {}  # of tensors, by their row and step
+        for i, row_and_step in enumerate(zip(self.rows, self.steps, strict=True)):
+            positions.setdefault(row_and_step, []).append(i)
+        if len(positions) == 1:
             return [self]
+        return [self._with_tensors(positions[row_and_step]) for row_and_step in sorted(positions)]
 
-        divided = []
-        for kind in sorted(set(kinds)):
-            positions = [i for i, row_and_step in enumerate(kinds) if row_and_step == kind]
-            lists: PlainValues = {  # `second` may be empty
-                name: [value[i] for i in positions]
-                for name, value in vars(self).items()
-                if isinstance(value, list) and value
-            }
-            divided.append(replace(self, **lists))
-        return divided
+    def _with_tensors(self, positions: list[int]) -> StepTensors:
+        """Return a copy with the tensors at some positions alone, and what belongs to these."""
+        selected: PlainValues = {}
+        for name, field_value in vars(self).items():
+            if isinstance(field_value, list) and field_value:  # `second` may be empty
+                selected[name] = [field_value[i] for i in positions]
+        return replace(self, **selected)
 
     def renew_gradients(self) -> None:
         """Take the gradients that a closure has computed in the middle of a step."""
@@ -194,11 +207,8 @@ def prepare_state(parameter: Tensor, state: ParameterState, *, keeps_second: boo
     if keeps_second and "second" not in state:
         state["second"] = torch.zeros_like(parameter, dtype=dtype)
 
-    if is_half and "copy" not in state:
-        state["copy"] = parameter.detach().to(dtype, copy=True)
-    elif is_half:
-        was_written = state["copy"].to(parameter.dtype) != parameter
-        state["copy"] = torch.where(was_written, parameter.to(dtype), state["copy"])
+    if is_half:
+        _renew_copy(parameter, state)
     else:
         state.pop("copy", None)
 
@@ -214,6 +224,18 @@ def prepare_state(parameter: Tensor, state: ParameterState, *, keeps_second: boo
             )
         if tensor.dtype != dtype or tensor.device != parameter.device:
             state[name] = tensor.to(parameter.device, dtype)  # type: ignore[literal-required]
+
+
+def _renew_copy(parameter: Tensor, state: ParameterState) -> None:
+    """Make the float32 copy of a half-precision parameter, or take over what was written since the last step.
+
+    The state is changed in place.
+    """
+    if "copy" not in state:
+        state["copy"] = parameter.detach().to(torch.float32, copy=True)
+        return
+    was_written = state["copy"].to(parameter.dtype) != parameter
+    state["copy"] = torch.where(was_written, parameter.to(torch.float32), state["copy"])
 
 
 def gradient_of(parameter: Tensor, shard: Shard | None) -> Tensor:
@@ -235,13 +257,17 @@ def gradient_of(parameter: Tensor, shard: Shard | None) -> Tensor:
     assert gradient is not None
     if shard is not None:
         gradient = local_part_of_gradient(parameter, gradient)
-    if gradient.layout != torch.strided or gradient.is_complex():
-        kind = "complex" if gradient.is_complex() else "sparse"
-        raise RuntimeError(f"{kind} gradients are not supported: use dense gradients of real parameters")
+    if gradient.is_complex():
+        raise RuntimeError(f"complex {UNSUPPORTED_GRADIENTS}")
+    if gradient.layout != torch.strided:
+        raise RuntimeError(f"sparse {UNSUPPORTED_GRADIENTS}")
+
     if gradient._is_zerotensor():  # a tensor without memory
         gradient = gradient.clone()
     gradient = gradient.resolve_neg()
-    return gradient.float() if parameter.dtype in HALF else gradient
+    if parameter.dtype in HALF:
+        gradient = gradient.float()
+    return gradient
 
 
 def is_lazy(parameter: Tensor) -> bool:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from heatbath._internal.checks import NON_NEGATIVE, real
+from heatbath.methods import Method
 from heatbath.methods.schedules import at, from_plain
 from heatbath.torch.optim import param_groups, seeds, sharding, stability, torch_step
 from heatbath.torch.optim.numba_step import CompiledStep, can_be_compiled
@@ -76,7 +77,9 @@ class StepPart:
             return False
         if "lr" in group["schedules"] and at(from_plain(group["schedules"]["lr"]), 0) == 0:
             return False
-        sizes = [[gradient.abs().sum() for gradient in unit.gradients] for unit in units]
+        sizes = []
+        for unit in units:
+            sizes.append([gradient.abs().sum() for gradient in unit.gradients])
         return not any(sharding.complete_sums(sizes, [unit.shards for unit in units]))
 
     def finish(self) -> None:
@@ -96,12 +99,16 @@ class StepPart:
             for state in unit.states:
                 state["step"] += 1
 
-        if "xi" not in group:
-            return
+        if "xi" in group:
+            self._write_frictions()
+
+    def _write_frictions(self) -> None:
+        """Write ξ of all units into the group: a number, or lists over chains, over tensors, or both."""
+        group = self.group
         for unit in self.units:
             if self.program.has_friction_per_tensor:
-                frictions = group["xi"][unit.chain] if group["chains"] else group["xi"]
-                frictions[unit.index] = unit.xi
+                frictions_of_tensors = group["xi"][unit.chain] if group["chains"] else group["xi"]
+                frictions_of_tensors[unit.index] = unit.xi
             elif group["chains"]:
                 group["xi"][unit.chain] = unit.xi
             else:
@@ -125,20 +132,19 @@ class StepParts:
         self.programs: dict[tuple[int, int], GroupProgram] = {}  # by group and chain
         self.compiled_step = CompiledStep()
         self._warned: set[tuple[int, int]] = set()  # of thermostats that have become unstable
-        self._first_elements: list[list[int]] = []
+        self._is_numbered = False  # whether the following hold for later steps, too
+        self._first_elements: list[list[int]] = []  # of each group, in the numbering of the noise
         self._shards: list[list[Shard | None]] = []
 
     def members(self, groups: Sequence[ParamGroup], index: int) -> list[Tensor]:
         """Return the parameters of a group in all processes."""
         return groups[index]["params"] if self.wrapper is None else self.wrapper.members(index)
 
-    def collect(
-        self, groups: Sequence[ParamGroup], states: States, first_elements: list[list[int]]
-    ) -> list[StepPart]:
+    def collect(self, groups: Sequence[ParamGroup], states: States) -> list[StepPart]:
         """Return the parts that move in this step: those whose program has operations.
 
-        No parameter moves yet, but groups and states are changed: coefficients on schedules get their values
-        in this step, and states are prepared for it.
+        Their elements are numbered before by `number_elements`. No parameter moves yet, but groups and states
+        are changed: coefficients on schedules get their values in this step, and states are prepared for it.
 
         Parameters
         ----------
@@ -146,8 +152,6 @@ class StepParts:
             The groups of the optimiser.
         states : mapping of Tensor to ParameterState
             The states of the parameters in the optimiser.
-        first_elements : list of lists of int
-            Positions in the numbering of the noise, from `number_elements`.
         """
         parts = []
         for index, group in enumerate(groups):
@@ -157,13 +161,13 @@ class StepParts:
             group_program = self.program_of(index, 0, first_group)
             if not len(group_program.program.encoded):
                 continue
-            units = self._units(index, groups, first_group, group_program, first_elements[index], states)
+            units = self._units(index, groups, first_group, group_program, states)
+            is_compiled = _is_compiled(group, units)
             chains = [ChainOfPart(group["chain"], first_group, group_program.values.current, units)]
             if group["chains"]:
                 chains += self._further_chains(index, group, group_program, units)
                 units = [unit for chain in chains for unit in chain.units]
-            compiled = _is_compiled(group, chains[0].units)
-            parts.append(StepPart(index, group, group_program.program, chains, units, compiled))
+            parts.append(StepPart(index, group, group_program.program, chains, units, is_compiled))
         return parts
 
     def _further_chains(
@@ -183,15 +187,16 @@ class StepParts:
             The tensors of the first chain.
         """
         chains = []
+        chain_program = group_program
         for k in range(1, param_groups.chain_count(group)):
             group_of_chain = param_groups.group_of_chain(group, k)
             if "noise" in group:  # each chain has its own, and coefficients that depend on it
-                group_program = self.program_of(index, k, group_of_chain)
-            units_of_chain = [
-                _unit_of_chain(unit, group_of_chain, group_program.coefficients, k) for unit in units
-            ]
-            number = group["chain"] + k
-            chains.append(ChainOfPart(number, group_of_chain, group_program.values.current, units_of_chain))
+                chain_program = self.program_of(index, k, group_of_chain)
+            table = chain_program.coefficients
+            units_of_chain = [_unit_of_chain(unit, group_of_chain, table, k) for unit in units]
+            chain_number = group["chain"] + k
+            coefficients = chain_program.values.current
+            chains.append(ChainOfPart(chain_number, group_of_chain, coefficients, units_of_chain))
         return chains
 
     def program_of(self, index: int, chain: int, group: ParamGroup) -> GroupProgram:
@@ -213,21 +218,11 @@ class StepParts:
         cached = self.programs.get((index, chain))
         if cached is not None and cached.values == values:
             return cached
-        if cached is not None and cached.values[:2] != values[:2]:
-            cached = None  # its method or a choice, such as the word, has changed: another program
 
-        previous, current = values.previous, values.current
-        if cached is not None and cached.values.current[1:] == current[1:] == previous[1:]:
-            real("lr", current[0], NON_NEGATIVE)  # nothing but the stepsize has changed
-            program = cached.program
-        else:
-            param_groups.check_group(group)
-            method = param_groups.build_method(group)  # also checks the coefficients
-            program = step_program(method) if cached is None else cached.program
-
-        coefficients = program.coefficients(
-            values.by_name(previous), values.by_name(current), values.maximize
-        )
+        program = _checked_program(group, values, cached)
+        previous = values.by_name(values.previous)
+        current = values.by_name(values.current)
+        coefficients = program.coefficients(previous, current, values.maximize)
         self.programs[index, chain] = GroupProgram(values, program, coefficients)
         if (index, chain) not in self._warned and stability.warn_if_unstable(group, program.method):
             self._warned.add((index, chain))
@@ -239,7 +234,6 @@ class StepParts:
         groups: Sequence[ParamGroup],
         group: ParamGroup,
         group_program: GroupProgram,
-        first_elements: list[int],
         states: States,
     ) -> list[StepTensors]:
         """Collect the tensors of a group that have a gradient, with prepared states, for its first chain.
@@ -254,8 +248,6 @@ class StepParts:
             The group at `index` as its first chain sees it.
         group_program : GroupProgram
             Its program and coefficients.
-        first_elements : list of int
-            Positions of its parameters in the numbering of the noise.
         states : mapping of Tensor to ParameterState
             The states of the parameters in the optimiser, which are changed.
 
@@ -264,72 +256,65 @@ class StepParts:
         list of StepTensors
             One unit for each ξ: a tensor each with a friction per tensor, otherwise all tensors in one.
         """
-        root_tau = param_groups.root_of_temperature(group)
         per_tensor = group_program.program.has_friction_per_tensor
         keeps_second = group_program.program.method.keeps_second
         units: list[StepTensors] = []
-        for i, parameter in enumerate(self.members(groups, index)):
-            shard = self._shards[index][i]
-            if parameter.grad is None or not parameter.numel():
+        for i, member in enumerate(self.members(groups, index)):
+            if member.grad is None or not member.numel():
                 continue
+            shard = self._shards[index][i]
             if self.wrapper is not None and shard is not None and not shard.runs:
-                parameter, state = self.wrapper.stand_in(parameter, group["step"])
+                parameter, state = self.wrapper.stand_in(member, group["step"])
             else:
-                state = states[parameter]
+                parameter, state = member, states[member]
             prepare_state(parameter, state, keeps_second=keeps_second)
 
             if not units or per_tensor:
-                unit = StepTensors(
-                    group_program.program,
-                    group_program.coefficients,
-                    group["xi"][i] if per_tensor else group.get("xi", 0.0),
-                    root_tau,
-                    group["seed"],
-                    group["step"],
-                    chain_number=group["chain"],
-                    chain_count=group["chains"] or 1,
-                    index=i,
-                )
-                units.append(unit)
-            unit.add(parameter, state, first_elements[i], shard)
+                units.append(_new_unit(group, group_program, i))
+            units[-1].add(parameter, state, self._first_elements[index][i], shard)
         return units
 
-    def number_elements(self, groups: Sequence[ParamGroup]) -> list[list[int]]:
-        """Return for each group the positions of its tensors' first elements in the numbering of the noise.
+    def number_elements(self, groups: Sequence[ParamGroup]) -> None:
+        """Give the elements (of one chain) of all groups their positions in the numbering of the noise.
 
-        Elements (of one chain) are numbered over all groups in order. The numbering is kept for later steps,
-        unless there are lazy parameters, which have no elements yet.
+        The numbering is kept for later steps, unless there are lazy parameters, which have no elements yet.
 
         Raises
         ------
         RuntimeError
             If parameters are sharded in a way that cannot be stepped.
         """
-        if self._first_elements:
-            return self._first_elements
+        if self._is_numbered:
+            return
 
+        self._shards = self._find_shards(groups)
+        self._first_elements = []
+        has_lazy = False
+        position = 0
+        for index, group in enumerate(groups):
+            first_elements = []
+            for parameter in self.members(groups, index):
+                first_elements.append(position)
+                if is_lazy(parameter):
+                    has_lazy = True
+                else:
+                    position += parameter.numel() // param_groups.chain_count(group)
+            self._first_elements.append(first_elements)
+        self._is_numbered = not has_lazy
+
+    def _find_shards(self, groups: Sequence[ParamGroup]) -> list[list[Shard | None]]:
+        """Return the blocks of each group's parameters in this process; refuse what cannot be stepped."""
         if seeds.process_count() > 1:
             parameters = [parameter for group in groups for parameter in group["params"]]
             sharding.check_not_replaced(self.original_ids, parameters)
-        self._shards = [self._shards_of(groups, index) for index in range(len(groups))]
-        is_sharded = sharding.check_one_mesh([shard for shards in self._shards for shard in shards])
+
+        shards_of_groups = [self._shards_of(groups, index) for index in range(len(groups))]
+        is_sharded = sharding.check_one_mesh([shard for shards in shards_of_groups for shard in shards])
         if is_sharded and any(map(param_groups.tempering_ladder, groups)):
             raise RuntimeError(
                 "simulated tempering of sharded parameters is not supported: use another schedule"
             )
-
-        position, any_lazy = 0, False
-        first_elements: list[list[int]] = []
-        for index, group in enumerate(groups):
-            first_elements.append([])
-            for parameter in self.members(groups, index):
-                first_elements[-1].append(position)
-                if is_lazy(parameter):
-                    any_lazy = True
-                else:
-                    position += parameter.numel() // param_groups.chain_count(group)
-        self._first_elements = [] if any_lazy else first_elements
-        return first_elements
+        return shards_of_groups
 
     def _shards_of(self, groups: Sequence[ParamGroup], index: int) -> list[Shard | None]:
         """Return the blocks of a group's parameters in this process, None for those that are whole here."""
@@ -358,13 +343,63 @@ class StepParts:
                 if unit.theta[0].is_meta:  # there is nothing to move
                     continue
                 if part.compiled:
-                    compiled.setdefault((unit.theta[0].dtype, unit.seed, unit.step), []).append(unit)
+                    key = unit.theta[0].dtype, unit.seed, unit.step
+                    compiled.setdefault(key, []).append(unit)
                 else:
                     plain.append(unit)
         if plain:
             torch_step.run(plain, stage, draw)
         for units in compiled.values():
             self.compiled_step.run(units, stage)
+
+
+def _checked_program(group: ParamGroup, values: GroupValues, cached: GroupProgram | None) -> StepProgram:
+    """Return the program of a group (of one chain) whose values have changed, and check the values.
+
+    Parameters
+    ----------
+    group : ParamGroup
+        The group as the chain sees it.
+    values : GroupValues
+        Its values.
+    cached : GroupProgram or None
+        Its program before the change, which is returned if coefficients alone have changed.
+    """
+    if cached is None or cached.values[:2] != values[:2]:  # the method or a choice, such as the word
+        return step_program(_checked_method(group))
+
+    if cached.values.current[1:] == values.current[1:] == values.previous[1:]:  # all but the stepsize
+        real("lr", values.current[0], NON_NEGATIVE)
+    else:
+        _checked_method(group)
+    return cached.program
+
+
+def _checked_method(group: ParamGroup) -> Method:
+    """Return the method of a group (of one chain), whose values and coefficients are checked."""
+    param_groups.check_group(group)
+    return param_groups.build_method(group)
+
+
+def _new_unit(group: ParamGroup, group_program: GroupProgram, i: int) -> StepTensors:
+    """Return a unit of a group's first chain without tensors, whose first one will be parameter `i`."""
+    return StepTensors(
+        group_program.program,
+        group_program.coefficients,
+        _friction_at(group, i, group_program.program),
+        param_groups.root_of_temperature(group),
+        group["seed"],
+        group["step"],
+        chain_number=group["chain"],
+        chain_count=group["chains"] or 1,
+        index=i,
+    )
+
+
+def _friction_at(group: ParamGroup, i: int, program: StepProgram) -> float:
+    """Return ξ at parameter `i` of a group (of one chain): its own, or that of all; 0 without ξ."""
+    xi: float = group["xi"][i] if program.has_friction_per_tensor else group.get("xi", 0.0)
+    return xi
 
 
 def _unit_of_chain(unit: StepTensors, group: ParamGroup, coefficients: Table, chain: int) -> StepTensors:
@@ -381,10 +416,9 @@ def _unit_of_chain(unit: StepTensors, group: ParamGroup, coefficients: Table, ch
     chain : int
         Position of the other chain among those of the group.
     """
-    xi = group.get("xi", 0.0)
     return replace(
         unit,
-        xi=xi[unit.index] if isinstance(xi, list) else xi,
+        xi=_friction_at(group, unit.index, unit.program),
         root_tau=param_groups.root_of_temperature(group),
         table=coefficients,
         chain_number=group["chain"] + chain,
@@ -402,22 +436,16 @@ def _is_compiled(group: ParamGroup, units: list[StepTensors]) -> bool:
     """
     if group["fused"] is False or not units:
         return False
-    able = _fit_compiled_code(units)
-    if group["fused"] and not able:
-        raise RuntimeError(
-            "fused=True needs parameters and gradients on the CPU, contiguous, float32 or float64, "
-            "of one type in each group; with fused=None it is used where that is possible"
-        )
-    return able
-
-
-def _fit_compiled_code(units: list[StepTensors]) -> bool:
-    """Return whether compiled code can step all tensors, which must have the first tensor's type."""
-    dtype = units[0].theta[0].dtype
+    dtype = units[0].theta[0].dtype  # of all tensors of the group
     for unit in units:
-        for tensors in filter(None, (unit.theta, unit.p, unit.gradients, unit.second)):
-            if not can_be_compiled(tensors, unit.theta, dtype):
-                return False
+        if can_be_compiled(unit, dtype):
+            continue
+        if group["fused"]:
+            raise RuntimeError(
+                "fused=True needs parameters and gradients on the CPU, contiguous, float32 or float64, "
+                "of one type in each group; with fused=None it is used where that is possible"
+            )
+        return False
     return True
 
 
@@ -430,19 +458,24 @@ def check_closure(parts: list[StepPart], closure: object) -> None:
         If parts move with several gradients per step, or with tempering, and there is no closure; or if a
         word of several gradients is not shared by all parts.
     """
-    gradients, is_tempered, moves = 1, False, False
+    gradient_count = 1
+    is_tempered = False
+    moves = False
     for part in parts:
-        gradients = max(gradients, part.program.gradients)
+        gradient_count = max(gradient_count, part.program.gradients)
         is_tempered = is_tempered or part.program.is_tempered
         moves = moves or bool(part.group["lr"] != 0)
 
-    if closure is None and moves and (gradients > 1 or is_tempered):
-        feature = (
-            f"a word that needs {gradients} gradients per step" if gradients > 1 else "simulated tempering"
-        )
+    feature = ""
+    if gradient_count > 1:
+        feature = f"a word that needs {gradient_count} gradients per step"
+    elif is_tempered:
+        feature = "simulated tempering"
+    if feature and moves and closure is None:
         raise RuntimeError(
             f"{feature} needs step(closure), with a function that clears the gradients, computes the loss, "
             "calls backward() and returns the loss"
         )
-    if gradients > 1 and len({part.program.encoded.tobytes() for part in parts}) > 1:
+
+    if gradient_count > 1 and len({part.program.encoded.tobytes() for part in parts}) > 1:
         raise RuntimeError("a word that needs several gradients per step must be shared by all groups")

@@ -7,7 +7,7 @@ beside it, which is computed again when one of them has changed.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.coefficients import table
-from heatbath.engine.program import GRADIENT, TEMPER, Operation, compile_program
+from heatbath.engine.program import GRADIENT, TEMPER, Operation, ProgramPass, compile_program
 from heatbath.methods import Method
 from heatbath.methods.letters import Columns, Values
 from heatbath.methods.operations import DESCENDING, NEUTRAL, READ, UNITS, WIDTH
@@ -24,6 +24,7 @@ from heatbath.methods.partition import Partition
 from heatbath.torch.optim.param_groups import NEGLIGIBLE, STANDSTILL
 
 Table = NDArray[np.float64]  # (2, operations, WIDTH): a tensor's first step, and every later one
+ENCODED_COLUMNS = 3  # of `StepProgram.encoded`
 
 
 class StepPass(NamedTuple):
@@ -56,7 +57,7 @@ class Entry(NamedTuple):
     evaluation: int
     operation: int  # kind of the operation
     position: int  # of its first number in a row of the table
-    in_first_step: bool  # whether a tensor's first step has it
+    is_in_first_step: bool  # whether a tensor's first step has it
     neutral: tuple[float, ...]  # numbers that a first step has instead
 
 
@@ -96,7 +97,9 @@ class StepProgram:
 
     def passes(self, stage: int) -> tuple[StepPass, ...]:
         """Return the passes of a stage, none where the step has fewer stages."""
-        return self.stages[stage].passes if stage < len(self.stages) else ()
+        if stage >= len(self.stages):
+            return ()
+        return self.stages[stage].passes
 
     def coefficients(
         self, previous: Mapping[str, float], current: Mapping[str, float], maximize: bool
@@ -122,39 +125,60 @@ class StepProgram:
             An array (2, operations, WIDTH). The first row is for a tensor's first step, which has nothing to
             close, the second for every later one.
         """
-        evaluated = []
-        for columns_of, fraction, closes in self.evaluations:
-            numbers = previous if closes else current
-            evaluated.append(columns_of(Values(self.method, fraction * numbers["lr"], numbers.__getitem__)))
+        columns_of_entries = self._evaluate_entries(previous, current)
 
         # Both rows of the table one after the other, in a list, which is filled much faster than an array.
-        row = len(self.encoded) * WIDTH
-        flat = [0.0] * (2 * row)
-        for entry in self.entries:
-            columns = evaluated[entry.evaluation]
-            if "unit" in current and entry.operation in UNITS:
-                unit = (previous if self.evaluations[entry.evaluation].closes else current)["unit"]
-                columns = [c * unit**power for c, power in zip(columns, UNITS[entry.operation], strict=False)]
+        row_size = len(self.encoded) * WIDTH
+        numbers = [0.0] * (2 * row_size)
+        for entry, columns in zip(self.entries, columns_of_entries, strict=True):
             for position, column in enumerate(columns, entry.position):
-                flat[row + position] += column
-                if entry.in_first_step:
-                    flat[position] += column
+                numbers[row_size + position] += column
+                if entry.is_in_first_step:
+                    numbers[position] += column
             if entry.neutral:
-                flat[entry.position : entry.position + len(entry.neutral)] = entry.neutral
+                numbers[entry.position : entry.position + len(entry.neutral)] = entry.neutral
 
         if STANDSTILL in (current["lr"], previous["lr"]):
-            flat = [0.0 if abs(number) < NEGLIGIBLE else number for number in flat]
+            for position, number in enumerate(numbers):
+                if abs(number) < NEGLIGIBLE:
+                    numbers[position] = 0.0
         if not maximize:
             for position in self._factors_of_gradient:
-                flat[position] *= -1.0
-                flat[row + position] *= -1.0
-        return np.frombuffer(array("d", flat)).reshape(2, -1, WIDTH)
+                numbers[position] *= -1.0
+                numbers[row_size + position] *= -1.0
+        return np.frombuffer(array("d", numbers)).reshape(2, -1, WIDTH)
+
+    def _evaluate_entries(
+        self, previous: Mapping[str, float], current: Mapping[str, float]
+    ) -> list[Sequence[float]]:
+        """Return the columns that each entry adds to the table; for the arguments see `coefficients`."""
+        evaluated = []
+        for evaluation in self.evaluations:
+            step_values = previous if evaluation.closes else current
+            time = evaluation.fraction * step_values["lr"]
+            evaluated.append(evaluation.columns(Values(self.method, time, step_values.__getitem__)))
+        if "unit" not in current:
+            return [evaluated[entry.evaluation] for entry in self.entries]
+
+        columns_of_entries = []
+        for entry in self.entries:
+            step_values = previous if self.evaluations[entry.evaluation].closes else current
+            columns = evaluated[entry.evaluation]
+            columns_of_entries.append(_in_momentum_unit(columns, entry.operation, step_values["unit"]))
+        return columns_of_entries
 
     @cached_property
     def _factors_of_gradient(self) -> list[int]:
         """Positions in a row of the table of the numbers that multiply G."""
-        kinds = self.encoded[:, 0].tolist()
-        return [index * WIDTH for index, kind in enumerate(kinds) if kind in DESCENDING]
+        operations = self.encoded[:, 0].tolist()
+        return [index * WIDTH for index, operation in enumerate(operations) if operation in DESCENDING]
+
+
+def _in_momentum_unit(columns: Columns, operation: int, unit: float) -> Sequence[float]:
+    """Return the columns of an operation of this kind for momenta that are in a unit."""
+    if operation not in UNITS:
+        return columns
+    return [column * unit**power for column, power in zip(columns, UNITS[operation], strict=False)]
 
 
 @lru_cache(maxsize=256)
@@ -175,20 +199,24 @@ def step_program(method: Method) -> StepProgram:
     operations: list[Operation] = []
     stages: list[StepStage] = []
     for stage in program.steps:
-        passes: list[StepPass] = []
-        for engine_pass in stage.passes:
-            first = len(operations)
-            operations += engine_pass.operations
-            if engine_pass.reads:  # p·p for ξ, while the tile is in the cache
-                operations.append(Operation(READ, []))
-            stop = len(operations)
-            operations += engine_pass.friction_operations
-            passes.append(StepPass(first, stop, len(operations)))
+        passes = [_append_operations(operations, engine_pass) for engine_pass in stage.passes]
         stages.append(StepStage(stage.kind, stage.offset, tuple(passes)))
 
     rows = [(operation.kind, operation.stream_slot, operation.offset) for operation in operations]
-    encoded = np.array(rows, np.int64).reshape(-1, 3)
-    return StepProgram(method, tuple(stages), encoded, *_plan_table(operations, bool(program.prelude)))
+    encoded = np.array(rows, np.int64).reshape(-1, ENCODED_COLUMNS)
+    evaluations, entries = _plan_table(operations, bool(program.prelude))
+    return StepProgram(method, tuple(stages), encoded, evaluations, entries)
+
+
+def _append_operations(operations: list[Operation], engine_pass: ProgramPass) -> StepPass:
+    """Append the operations of one of the engine's passes, in place, and return where they stand."""
+    first = len(operations)
+    operations += engine_pass.operations
+    if engine_pass.reads:  # p·p for ξ, while the tile is in the cache
+        operations.append(Operation(READ, []))
+    stop = len(operations)
+    operations += engine_pass.friction_operations
+    return StepPass(first, stop, len(operations))
 
 
 def _plan_table(
@@ -210,14 +238,15 @@ def _plan_table(
         The fields of `StepProgram`.
     """
     first_offset = 1 if seen_at_kick else 0  # terms with lower offsets close the step before
-    positions: dict[Evaluation, int] = {}  # each evaluation once, with its position
+    evaluation_indices: dict[Evaluation, int] = {}  # each evaluation once, in order
     entries = []
-    for index, operation in enumerate(operations):
+    for operation_index, operation in enumerate(operations):
         for term in operation.terms:
             closes = term.offset < first_offset
             evaluation = Evaluation(term.columns, term.fraction, closes)
-            position = positions.setdefault(evaluation, len(positions))
-            in_first_step = seen_at_kick or not closes
-            neutral = () if in_first_step else NEUTRAL.get(operation.kind, ())
-            entries.append(Entry(position, operation.kind, index * WIDTH, in_first_step, neutral))
-    return tuple(positions), tuple(entries)
+            evaluation_index = evaluation_indices.setdefault(evaluation, len(evaluation_indices))
+            position = operation_index * WIDTH
+            is_in_first_step = seen_at_kick or not closes
+            neutral = () if is_in_first_step else NEUTRAL.get(operation.kind, ())
+            entries.append(Entry(evaluation_index, operation.kind, position, is_in_first_step, neutral))
+    return tuple(evaluation_indices), tuple(entries)

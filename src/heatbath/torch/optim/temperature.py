@@ -16,7 +16,7 @@ from torch import Tensor
 from heatbath.diagnostics.statistics import BlockAverage, Estimate
 from heatbath.torch.optim.param_groups import ParamGroup, PlainValues, values_of
 from heatbath.torch.optim.sharding import Shard, complete_sums
-from heatbath.torch.optim.state import StepTensors
+from heatbath.torch.optim.state import NOT_READ, StepTensors
 
 CONFIGURATIONAL_EVERY = 8  # steps between measurements of θ·∇L, each of which reads all parameters once
 
@@ -84,26 +84,21 @@ class Observations:
         """
         if not units or units[0].theta[0].is_meta or not units[0].program.reads_temperature:
             return
-        was_measured = (index, "configurational") in self.series
-        if group["step"] % CONFIGURATIONAL_EVERY and (was_measured or any([unit.sharded for unit in units])):
+        key = index, "configurational"
+        was_measured = key in self.series
+        is_due = group["step"] % CONFIGURATIONAL_EVERY == 0
+        if not is_due and (was_measured or any([unit.sharded for unit in units])):
             return  # all processes of a sharded model measure at once, even if one has forgotten its past
 
-        decay, variance = float(group.get("weight_decay", 0.0)), group.get("noise", 1.0)
-        scale = (-1.0 if group["maximize"] else 1.0) / variance  # momenta are in units of its root
         terms: list[Tensor] = []
         shards: list[Shard | None] = []
         size = 0
         for unit in units:
             size += unit.size
             shards += unit.shards
-            for theta, gradient in zip(unit.theta, unit.gradients, strict=True):
-                if unit.chain_count > 1:  # stacked tensors of several chains
-                    theta, gradient = theta[unit.chain], gradient[unit.chain]
-                flat = theta.flatten()
-                virial = scale * torch.dot(flat, gradient.to(theta).flatten()).double()
-                terms.append(virial + decay * torch.dot(flat, flat).double() if decay else virial)
-        (total,) = complete_sums([terms], [shards])
-        self.series[index, "configurational"].add(total / size)
+            terms += _virials(group, unit)
+        (virial,) = complete_sums([terms], [shards])
+        self.series[key].add(virial / size)
 
     def add_after_step(self, index: int, group: ParamGroup, units: list[StepTensors]) -> None:
         """Add p·p/N, the friction and the gradient noise of a part after its step, if p·p was read.
@@ -117,29 +112,34 @@ class Observations:
         units : list of StepTensors
             Its tensors in this chain, one unit for each ξ. The friction is the mean over their parameters.
         """
-        size, kinetic, weighted_xi = 0, 0.0, 0.0
+        if not units:
+            return
+        size = 0
+        kinetic = weighted_xi = 0.0
         for unit in units:
-            if unit.kinetic < 0:
+            if unit.kinetic == NOT_READ:
                 return
             size += unit.size
             kinetic += unit.kinetic
             weighted_xi += unit.xi * unit.size
-        if not units:
-            return
         self.series[index, "temperature"].add(kinetic / size)
 
         xi = weighted_xi / size if "xi" in group else None
-        method, values = units[0].program.method, cast(PlainValues, group)
+        method = units[0].program.method
+        values = cast(PlainValues, group)
         noise = method.gradient_noise(values, float(group["lr"]), xi)
         if noise is not None:
             variance = group.get("noise", 1.0)  # momenta are in units of its root
             self.series[index, "gradient noise"].add(noise * variance)
+
         friction = method.friction_on(values, xi)
-        if friction is not None and xi is not None:
+        if friction is None:
+            return
+        if xi is not None:
             self.series[index, "friction"].add(friction)
-        elif friction is not None:
-            count, total = self.fixed_friction.get(index, (0, 0.0))
-            self.fixed_friction[index] = count + 1, total + friction
+        else:
+            step_count, friction_sum = self.fixed_friction.get(index, (0, 0.0))
+            self.fixed_friction[index] = step_count + 1, friction_sum + friction
 
     def temperatures(self, groups: Sequence[ParamGroup]) -> dict[str, Temperature]:
         """Return the temperatures of the parts whose p·p is read, by their labels."""
@@ -152,29 +152,48 @@ class Observations:
         means = {}
         for index, label in enumerate(labels(groups)):
             if (index, series) in self.series:
-                value, error = self.series[index, series].estimate()
-                means[label] = Estimate(value, math.inf if math.isnan(error) else error)
+                estimate = self.series[index, series].estimate()
+                is_unknown = math.isnan(estimate.error)
+                means[label] = estimate._replace(error=math.inf) if is_unknown else estimate
             elif series == "friction" and index in self.fixed_friction:
-                count, total = self.fixed_friction[index]
-                means[label] = Estimate(total / count, 0.0)
+                step_count, friction_sum = self.fixed_friction[index]
+                means[label] = Estimate(friction_sum / step_count, 0.0)
         return means
+
+
+def _virials(group: ParamGroup, unit: StepTensors) -> list[Tensor]:
+    """Return θ·∇L of each tensor of a unit in its chain, with the prior of its group."""
+    decay = float(group.get("weight_decay", 0.0))
+    sign = -1.0 if group["maximize"] else 1.0
+    scale = sign / group.get("noise", 1.0)  # momenta are in units of its root
+    virials = []
+    for theta, gradient in zip(unit.theta, unit.gradients, strict=True):
+        if unit.chain_count > 1:  # stacked tensors of several chains
+            theta = theta[unit.chain]
+            gradient = gradient[unit.chain]
+        flat = theta.flatten()
+        virial = scale * torch.dot(flat, gradient.to(theta).flatten()).double()
+        if decay:
+            virial = virial + decay * torch.dot(flat, flat).double()
+        virials.append(virial)
+    return virials
 
 
 def mean_of_chains(estimates: list[Estimate]) -> Estimate:
     """Return the mean of independent chains with its error, without diverged chains unless all diverged."""
-    estimates = [estimate for estimate in estimates if math.isfinite(estimate.value)] or estimates
-    count = len(estimates)
-    return Estimate(
-        sum(estimate.value for estimate in estimates) / count,
-        math.sqrt(sum(estimate.error**2 for estimate in estimates)) / count,
-    )
+    finite_estimates = [estimate for estimate in estimates if math.isfinite(estimate.value)]
+    counted = finite_estimates or estimates
+    mean = sum(estimate.value for estimate in counted) / len(counted)
+    error = math.sqrt(sum(estimate.error**2 for estimate in counted)) / len(counted)
+    return Estimate(mean, error)
 
 
 def mean_temperature(temperatures: list[Temperature]) -> Temperature:
     """Return the mean of the temperatures of independent chains."""
     kinetic = mean_of_chains([Estimate(of_chain.value, of_chain.error) for of_chain in temperatures])
-    configurational = [t.configurational for t in temperatures if t.configurational is not None]
-    return Temperature(*kinetic, mean_of_chains(configurational) if configurational else None)
+    measured = [of_chain.configurational for of_chain in temperatures if of_chain.configurational is not None]
+    configurational = mean_of_chains(measured) if measured else None
+    return Temperature(kinetic.value, kinetic.error, configurational)
 
 
 def labels(groups: Sequence[ParamGroup]) -> list[str]:
@@ -183,11 +202,18 @@ def labels(groups: Sequence[ParamGroup]) -> list[str]:
     Labels are the groups' names, parts or positions; or else "part: name"; or else these with the position.
     """
     names = [str(group.get("name", group.get("part", i))) for i, group in enumerate(groups)]
-    if len(set(names)) < len(names):
-        names = [
-            ": ".join(str(values_of(group)[key]) for key in ("part", "name") if key in group) or str(i)
-            for i, group in enumerate(groups)
-        ]
-    if len(set(names)) < len(names):
-        names = [f"{name} ({i})" for i, name in enumerate(names)]
-    return names
+    if _are_unique(names):
+        return names
+    full_names = [part_and_name(group) or str(i) for i, group in enumerate(groups)]
+    if _are_unique(full_names):
+        return full_names
+    return [f"{full_name} ({i})" for i, full_name in enumerate(full_names)]
+
+
+def _are_unique(names: list[str]) -> bool:
+    return len(set(names)) == len(names)
+
+
+def part_and_name(group: ParamGroup) -> str:
+    """Return "part: name" of a group, or what it has of the two."""
+    return ": ".join(str(values_of(group)[key]) for key in ("part", "name") if key in group)

@@ -15,18 +15,21 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from heatbath.methods.operations import ADAM, DESCEND, READ, THERMOSTAT, A, B, C, F, S
 from heatbath.torch.optim.numba_step import draw_normals_on_cpu
-from heatbath.torch.optim.sharding import Shard, complete_sums
+from heatbath.torch.optim.sharding import Shard, complete_sums, runs_of
 from heatbath.torch.optim.state import StepTensors
 from heatbath.torch.optim.step_program import StepPass
 
 CHUNK = 2**20  # elements of a parameter that a generator draws with one key
-ELEMENT_BITS, STEP_BITS = 38, 26  # bits of a key for the first element and for the step
+ELEMENT_BITS = 38  # bits of a key for the first element
+STEP_BITS = 26  # and for the step
+BASE_BYTES = 8  # of a key: 64 bits
 
 DrawNormals = Callable[..., list[Tensor]]  # as `draw_normals`
 
@@ -60,22 +63,28 @@ def draw_normals(
     """
     shards = [None] * len(like) if shards is None else shards
     on_cpu = [i for i, tensor in enumerate(like) if tensor.is_cpu]
-    tensors, positions = [like[i] for i in on_cpu], [first[i] for i in on_cpu]
+    tensors = [like[i] for i in on_cpu]
+    first_on_cpu = [first[i] for i in on_cpu]
     shards_on_cpu = [shards[i] for i in on_cpu]
-    drawn_on_cpu = draw_normals_on_cpu(tensors, seed, step, stream_slot, positions, chain, shards_on_cpu)
-    numbers = dict(zip(on_cpu, drawn_on_cpu, strict=True))
+    drawn_on_cpu = iter(
+        draw_normals_on_cpu(tensors, seed, step, stream_slot, first_on_cpu, chain, shards_on_cpu)
+    )
 
     base = base_of_keys(seed, stream_slot, chain)
-    for i, tensor in enumerate(like):
-        if i not in numbers:
-            numbers[i] = draw_by_chunks(tensor, base, step, first[i], shards[i])
-    return [numbers[i] for i in range(len(like))]
+    drawn = []
+    for tensor, first_element, shard in zip(like, first, shards, strict=True):
+        if tensor.is_cpu:
+            drawn.append(next(drawn_on_cpu))
+        else:
+            drawn.append(draw_by_chunks(tensor, base, step, first_element, shard))
+    return drawn
 
 
 @lru_cache(maxsize=256)
 def base_of_keys(seed: int, stream_slot: int, chain: int) -> int:
     """Return the 64 bits in which the keys of one use of the noise in one chain differ from others."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {stream_slot} {chain}".encode()).digest()[:8], "little")
+    address = hashlib.sha256(f"{seed} {stream_slot} {chain}".encode()).digest()
+    return int.from_bytes(address[:BASE_BYTES], "little")
 
 
 def generator_key(base: int, step: int, element: int) -> int:
@@ -86,7 +95,9 @@ def generator_key(base: int, step: int, element: int) -> int:
     where 64 bits of a hash agree in all bits that steps and elements don't reach: for a million steps of a
     billion parameters (in 1000 chunks) by chance once in 10^9 pairs.
     """
-    address: int = step % 2**STEP_BITS << ELEMENT_BITS | element % 2**ELEMENT_BITS
+    step_bits = step % 2**STEP_BITS
+    element_bits = element % 2**ELEMENT_BITS
+    address: int = step_bits << ELEMENT_BITS | element_bits
     return base ^ address
 
 
@@ -106,23 +117,43 @@ def draw_by_chunks(like: Tensor, base: int, step: int, first: int, shard: Shard 
     shard : Shard or None
         The block, None for the whole parameter.
     """
-    size = like.numel() if shard is None else math.prod(shard.shape)
-    runs = [(0, 0, size)] if shard is None else shard.runs
-    if not runs or not size:
+    whole_size = like.numel() if shard is None else math.prod(shard.shape)
+    runs = runs_of(shard, whole_size)
+    if not runs or not whole_size:
         return torch.empty_like(like)
 
+    # Draw the numbers of the whole parameter from `start` to stop - 1: complete chunks, but for its last one.
+    first_chunk = runs[0].first_in_whole // CHUNK
+    start = first_chunk * CHUNK
+    stop_of_runs = runs[-1].first_in_whole + runs[-1].length
+    stop = min(math.ceil(stop_of_runs / CHUNK) * CHUNK, whole_size)
     generator = torch.Generator(like.device)
-    (_, first_in_whole, _), (_, last_start, last_length) = runs[0], runs[-1]
-    first_chunk = first_in_whole // CHUNK
-    stop_chunk = -(-(last_start + last_length) // CHUNK)  # rounded up
-    flat = like.new_empty(min(stop_chunk * CHUNK, size) - first_chunk * CHUNK)
-    for k, chunk in enumerate(torch.split(flat, CHUNK), first_chunk):
-        chunk.normal_(generator=generator.manual_seed(generator_key(base, step, first + k * CHUNK)))
+    numbers = like.new_empty(stop - start)
+    for k, chunk in enumerate(torch.split(numbers, CHUNK), first_chunk):
+        generator.manual_seed(generator_key(base, step, first + k * CHUNK))
+        chunk.normal_(generator=generator)
 
-    if len(runs) == 1 and runs[0][2] == len(flat):
-        return flat.reshape(like.shape)
-    starts = [(in_whole - first_chunk * CHUNK, length) for _, in_whole, length in runs]
-    return torch.cat([flat[start : start + length] for start, length in starts]).reshape(like.shape)
+    if len(runs) == 1 and runs[0].length == len(numbers):
+        return numbers.reshape(like.shape)
+    drawn_runs = []
+    for run in runs:
+        offset = run.first_in_whole - start
+        drawn_runs.append(numbers[offset : offset + run.length])
+    return torch.cat(drawn_runs).reshape(like.shape)
+
+
+class StageUnit(NamedTuple):
+    """A unit in a stage: its passes, its tensors with its own chain alone, and these divided by rows."""
+
+    unit: StepTensors
+    passes: tuple[StepPass, ...]
+    unstacked: StepTensors
+    divided: list[StepTensors]
+
+    def reads_kinetic(self, k: int) -> bool:
+        """Return whether pass `k` reads p·p."""
+        step_pass = self.passes[k]
+        return READ in self.unit.program.encoded[step_pass.first : step_pass.stop, 0]
 
 
 def run(units: list[StepTensors], stage: int, draw: DrawNormals) -> None:
@@ -139,25 +170,28 @@ def run(units: list[StepTensors], stage: int, draw: DrawNormals) -> None:
     draw : callable
         Draws the noise, as `draw_normals`.
     """
-    passes = [unit.program.passes(stage) for unit in units]
-    unstacked = [unit.unstacked() for unit in units]
-    divided = [unit.split_by_row() for unit in unstacked]
-    for k in range(max(map(len, passes), default=0)):
-        stepped = [i for i, passes_of_unit in enumerate(passes) if k < len(passes_of_unit)]
-        reading = []
-        for i in stepped:
-            step_pass = passes[i][k]
-            for tensors in divided[i]:
-                tensors.xi = units[i].xi
-                run_pass(step_pass, tensors, draw)
-            if READ in units[i].program.encoded[step_pass.first : step_pass.stop, 0]:
-                reading.append(i)
+    stage_units = []
+    for unit in units:
+        unstacked = unit.unstacked()
+        stage_units.append(StageUnit(unit, unit.program.passes(stage), unstacked, unstacked.split_by_row()))
 
-        for i, kinetic in zip(reading, _sums_of_squares([unstacked[i] for i in reading]), strict=True):
-            units[i].kinetic = kinetic
-        for i in stepped:
-            for operation in range(passes[i][k].stop, passes[i][k].end):
-                _update_friction(units[i], operation, draw)
+    pass_count = max((len(stage_unit.passes) for stage_unit in stage_units), default=0)
+    for k in range(pass_count):
+        moving = [stage_unit for stage_unit in stage_units if k < len(stage_unit.passes)]
+        for stage_unit in moving:
+            for tensors in stage_unit.divided:
+                tensors.xi = stage_unit.unit.xi
+                run_pass(stage_unit.passes[k], tensors, draw)
+
+        reading = [stage_unit for stage_unit in moving if stage_unit.reads_kinetic(k)]
+        sums_of_squares = _sums_of_squares([stage_unit.unstacked for stage_unit in reading])
+        for stage_unit, kinetic in zip(reading, sums_of_squares, strict=True):
+            stage_unit.unit.kinetic = kinetic
+
+        for stage_unit in moving:
+            step_pass = stage_unit.passes[k]
+            for operation in range(step_pass.stop, step_pass.end):
+                _update_friction(stage_unit.unit, operation, draw)
 
 
 def run_pass(step_pass: StepPass, unit: StepTensors, draw: DrawNormals) -> None:
@@ -167,18 +201,25 @@ def run_pass(step_pass: StepPass, unit: StepTensors, draw: DrawNormals) -> None:
     """
     for operation in range(step_pass.first, step_pass.stop):
         kind, stream_slot, offset = unit.program.encoded[operation].tolist()
-        c = unit.table[unit.rows[0], operation].tolist()
         if kind == READ:  # at the end of the pass, over all tensors
             continue
-        amplitude = _noise_amplitude(kind, c, unit) if stream_slot >= 0 else 0.0
-        R = _draw_for(unit, unit.steps[0] + offset, stream_slot, draw) if amplitude != 0 else []
+
+        c = unit.table[unit.rows[0], operation].tolist()
+        amplitude = 0.0
+        if stream_slot >= 0:
+            amplitude = _noise_amplitude(kind, c, unit)
+        R: list[Tensor] = []
+        if amplitude != 0:
+            R = _draw_for(unit, unit.steps[0] + offset, stream_slot, draw)
         _act(kind, c, unit, R, amplitude)
 
 
 def _draw_for(unit: StepTensors, step: int, stream_slot: int, draw: DrawNormals) -> list[Tensor]:
     """Draw normal numbers for the tensors of a unit, for shards those of their positions in the whole."""
     address = unit.p, unit.seed, step, stream_slot, unit.first_elements, unit.chain_number
-    return draw(*address, unit.shards) if unit.sharded else draw(*address)
+    if unit.sharded:
+        return draw(*address, unit.shards)
+    return draw(*address)
 
 
 def _update_friction(unit: StepTensors, operation: int, draw: DrawNormals) -> None:
@@ -204,20 +245,28 @@ def _update_friction(unit: StepTensors, operation: int, draw: DrawNormals) -> No
         unit.xi += c[0] * weight * (unit.kinetic - unit.size * tau)
         return
 
-    scalar, step = [torch.zeros(1, dtype=torch.float64)], unit.steps[0] + offset
-    (R,) = draw(scalar, unit.seed, step, stream_slot, unit.first_elements[:1], unit.chain_number)
-    root_tau = c[2] if c[2] >= 0 else unit.root_tau
-    unit.xi = c[0] * unit.xi + c[1] * root_tau * float(R)
+    like = torch.zeros(1, dtype=torch.float64)  # ξ is one number
+    step = unit.steps[0] + offset
+    (R,) = draw([like], unit.seed, step, stream_slot, unit.first_elements[:1], unit.chain_number)
+    unit.xi = c[0] * unit.xi + c[1] * _root_of_temperature(c[2], unit) * float(R)
+
+
+def _root_of_temperature(root: float, unit: StepTensors) -> float:
+    """Return the root of a temperature in a table, or that of the ladder where it is below 0."""
+    return root if root >= 0 else unit.root_tau
 
 
 def _noise_amplitude(kind: int, c: list[float], unit: StepTensors) -> float:
     """Return the factor of the noise R in an operation of this kind with coefficients c."""
     if kind == S:
-        return c[1] * (c[2] if c[2] >= 0 else unit.root_tau)
-    if kind == F:
-        x = 2.0 * c[0] * unit.xi
-        return c[1] * math.sqrt(-math.expm1(-x) / x if x != 0 else 1.0)
-    return c[2]  # of DESCEND
+        return c[1] * _root_of_temperature(c[2], unit)
+    if kind == DESCEND:
+        return c[2]
+
+    # F has c₁ √φ(x) with φ(x) = (1 - exp(-x))/x, which is 1 at x = 0
+    x = 2.0 * c[0] * unit.xi
+    phi = -math.expm1(-x) / x if x != 0 else 1.0
+    return c[1] * math.sqrt(phi)
 
 
 def _act(kind: int, c: list[float], unit: StepTensors, R: list[Tensor], amplitude: float) -> None:
@@ -236,30 +285,45 @@ def _act(kind: int, c: list[float], unit: StepTensors, R: list[Tensor], amplitud
     amplitude : float
         The factor of R.
     """
-    theta, p, g = unit.theta, unit.p, unit.gradients
     if kind == A:  # θ += c₀ p
-        torch._foreach_add_(theta, p, alpha=c[0])
-    elif kind == B:  # p += c₀ g - c₁ θ, the last term from the prior
-        if c[0] != 0:
-            torch._foreach_add_(p, g, alpha=c[0])
-        if c[1] != 0:
-            torch._foreach_add_(p, theta, alpha=-c[1])
-    elif kind in (S, C, F):  # p = c₀ p + amplitude R, or exp(-c₀ ξ) in place of c₀
-        factor = c[0] if kind == S else math.exp(-c[0] * unit.xi)
-        if factor != 1:
-            torch._foreach_mul_(p, factor)
-        if R:
-            torch._foreach_add_(p, R, alpha=amplitude)
-    elif kind == DESCEND:  # θ = (1 - c₁) θ + c₀ g + amplitude R
-        if c[1] != 0:
-            torch._foreach_mul_(theta, 1.0 - c[1])
-        torch._foreach_add_(theta, g, alpha=c[0])
-        if R:
-            torch._foreach_add_(theta, R, alpha=amplitude)
+        torch._foreach_add_(unit.theta, unit.p, alpha=c[0])
+    elif kind == B:
+        _kick(unit, c)
+    elif kind == S:
+        _scale_momenta(unit, c[0], R, amplitude)
+    elif kind in (C, F):
+        _scale_momenta(unit, math.exp(-c[0] * unit.xi), R, amplitude)
+    elif kind == DESCEND:
+        _descend(unit, c, R, amplitude)
     elif kind == ADAM:
         _act_adam(unit, c)
     else:
         raise AssertionError(f"no operation {kind}")
+
+
+def _kick(unit: StepTensors, c: list[float]) -> None:
+    """Add the forces to the momenta, in place: p += c₀ g - c₁ θ, the last term from the prior."""
+    if c[0] != 0:
+        torch._foreach_add_(unit.p, unit.gradients, alpha=c[0])
+    if c[1] != 0:
+        torch._foreach_add_(unit.p, unit.theta, alpha=-c[1])
+
+
+def _scale_momenta(unit: StepTensors, factor: float, R: list[Tensor], amplitude: float) -> None:
+    """Scale the momenta and add noise to them, in place: p = factor p + amplitude R."""
+    if factor != 1:
+        torch._foreach_mul_(unit.p, factor)
+    if R:
+        torch._foreach_add_(unit.p, R, alpha=amplitude)
+
+
+def _descend(unit: StepTensors, c: list[float], R: list[Tensor], amplitude: float) -> None:
+    """Move the parameters along their gradients, in place: θ = (1 - c₁) θ + c₀ g + amplitude R."""
+    if c[1] != 0:
+        torch._foreach_mul_(unit.theta, 1.0 - c[1])
+    torch._foreach_add_(unit.theta, unit.gradients, alpha=c[0])
+    if R:
+        torch._foreach_add_(unit.theta, R, alpha=amplitude)
 
 
 def _act_adam(unit: StepTensors, c: list[float]) -> None:
@@ -270,7 +334,8 @@ def _act_adam(unit: StepTensors, c: list[float]) -> None:
     """
     rate, beta1, beta2, eps, decay, beta2_of_bias = c
     count = unit.steps[0] + 1
-    unbias1, unbias2 = 1 - beta1**count, 1 - beta2_of_bias**count
+    unbias1 = 1 - beta1**count
+    unbias2 = 1 - beta2_of_bias**count
 
     # p = β₁ p + (1 - β₁) g, and s = β₂ s + (1 - β₂) g²
     torch._foreach_mul_(unit.p, beta1)
@@ -287,6 +352,8 @@ def _act_adam(unit: StepTensors, c: list[float]) -> None:
 
 def _sums_of_squares(units: list[StepTensors]) -> list[float]:
     """Return p·p of each unit, over whole tensors even where they are sharded, summed in double precision."""
-    norms = [torch._foreach_norm(unit.p) for unit in units]
-    squares = [[norm.double().square() for norm in norms_of_unit] for norms_of_unit in norms]
+    squares = []
+    for unit in units:
+        norms = torch._foreach_norm(unit.p)
+        squares.append([norm.double().square() for norm in norms])
     return complete_sums(squares, [unit.shards for unit in units])
