@@ -208,11 +208,14 @@ class Date:
 
     def encode(self, column: pd.Series) -> Encoded:
         """Return years, sines and cosines, and perhaps the marks of missing dates, as features."""
-        filled, unforeseen = _fill_gaps(column, parsing.days(column, self.form), self.median, self)
+        filled, is_unforeseen = _fill_gaps(column, parsing.days(column, self.form), self.median, self)
         day = filled[:, :1]
-        angles = [2 * math.pi * day / PERIODS[period] for period in self.periods]
-        waves = [wave(angle) for angle in angles for wave in (np.sin, np.cos)]
-        return Encoded(np.hstack([day / PERIODS["year"], *waves, filled[:, 1:]]), unforeseen)
+        gap_marks = filled[:, 1:]
+        waves = []
+        for period in self.periods:
+            angle = 2 * math.pi * day / PERIODS[period]
+            waves += [np.sin(angle), np.cos(angle)]
+        return Encoded(np.hstack([day / PERIODS["year"], *waves, gap_marks]), is_unforeseen)
 
     @property
     def _format_note(self) -> str:
@@ -226,13 +229,13 @@ class Date:
 
     def note(self) -> str:
         """Return a sentence on how the column is read."""
-        parts = ["years since 2000", *(f"the time of the {period}" for period in self.periods)]
+        features = ["years since 2000", *(f"the time of the {period}" for period in self.periods)]
         gaps = _gaps(self.missing, "the median", self.odd)
         alternative = ""
         if self.other:
             form = _format_in_words(self.other)
             alternative = f" (all could also be {form}: if they are, write them as 2024-12-31)"
-        return f"a date{self._format_note}{alternative}, as {', '.join(parts)}{gaps}"
+        return f"a date{self._format_note}{alternative}, as {', '.join(features)}{gaps}"
 
 
 @dataclass(frozen=True)
@@ -273,8 +276,10 @@ class Category:
     @property
     def features(self) -> tuple[str, ...]:
         """Names of its features."""
-        joined = [JOINED] if self.rare or self.crowded else []
-        return (*(f"{self.name}={label}" for label in (*self.known, *joined)), *_gap_feature(self))
+        categories = [*self.known]
+        if self.rare or self.crowded:
+            categories.append(JOINED)
+        return (*(f"{self.name}={category}" for category in categories), *_gap_feature(self))
 
     def encode(self, column: pd.Series) -> Encoded:
         """Return 1 in the feature of each cell's category and 0 in all others.
@@ -302,14 +307,18 @@ class Category:
 
     def note(self) -> str:
         """Return a sentence on how the column is read."""
-        parts = [f"a category, {len(self.known)} different"]
-        if self.rare or self.crowded:
-            count = f"over {MOST_RARE}" if self.crowded else len(self.rare)
-            parts.append("1 rare one" if count == 1 else f"{count} rare ones joined")
-        if self.missing:
-            cells = "1 missing cell forms" if self.missing == 1 else f"{self.missing} missing cells form"
-            parts.append(f"{cells} a category of {'its' if self.missing == 1 else 'their'} own")
-        return ", ".join(parts)
+        clauses = [f"a category, {len(self.known)} different"]
+        if self.crowded:
+            clauses.append(f"over {MOST_RARE} rare ones joined")
+        elif len(self.rare) == 1:
+            clauses.append("1 rare one")
+        elif self.rare:
+            clauses.append(f"{len(self.rare)} rare ones joined")
+        if self.missing == 1:
+            clauses.append("1 missing cell forms a category of its own")
+        elif self.missing:
+            clauses.append(f"{self.missing} missing cells form a category of their own")
+        return ", ".join(clauses)
 
 
 @dataclass(frozen=True)
@@ -347,7 +356,9 @@ class LeftOut:
 Column: TypeAlias = Number | Truth | Date | Category | LeftOut
 TEXT_FIELDS = ("name", "reason", "unit", "other")
 LIST_FIELDS = ("odd", "words", "known", "rare", "periods")
-KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Truth, Date, Category, LeftOut)}
+KINDS: dict[str, type[Column]] = {
+    column_type.kind: column_type for column_type in (Number, Truth, Date, Category, LeftOut)
+}
 
 
 def learn(column: pd.Series, name: str, categorical: bool, keep: bool) -> Column:
@@ -501,7 +512,7 @@ def _are_numbers(text: pd.Series, values: NDArray[np.float64]) -> bool:
     if 2 * len(numbers) < len(finite_text) or len(np.unique(numbers)) <= MOST_CATEGORIES:
         return False
     words = finite_text[np.isnan(parsing.numbers(finite_text))]
-    return words.nunique() <= FEW_WORDS
+    return bool(words.nunique() <= FEW_WORDS)
 
 
 def _learn_number(column: pd.Series, name: str, values: NDArray[np.float64], keep: bool) -> Column:
@@ -536,24 +547,25 @@ def _learn_number(column: pd.Series, name: str, values: NDArray[np.float64], kee
 
 def _identifies_rows(name: str, values: NDArray[np.float64]) -> bool:
     """Return True for a column with the name of an identifier and nearly all different whole numbers."""
-    return bool(
-        IDENTIFIER.search(name)
-        and len(values) >= FEWEST_NAMES
-        and (np.floor(values) == values).all()
-        and len(np.unique(values)) >= NEARLY_ALL * len(values)
-    )
+    if IDENTIFIER.search(name) is None or len(values) < FEWEST_NAMES:
+        return False
+    are_whole = (np.floor(values) == values).all()
+    return bool(are_whole and len(np.unique(values)) >= NEARLY_ALL * len(values))
 
 
 def _counts_rows(values: NDArray[np.float64]) -> bool:
     """Return True for different whole numbers with few gaps between them that are no years."""
     rows = len(values)
-    return bool(
-        rows >= FEWEST_COUNTED
-        and values.max() - values.min() < 2 * rows
-        and not (YEARS[0] <= values.min() and values.max() <= YEARS[1])
-        and (np.floor(values) == values).all()
-        and len(np.unique(values)) == rows
-    )
+    if rows < FEWEST_COUNTED:
+        return False
+    smallest = values.min()
+    largest = values.max()
+    first_year, last_year = YEARS
+    are_years = first_year <= smallest and largest <= last_year
+    if are_years or largest - smallest >= 2 * rows:
+        return False
+    are_whole = (np.floor(values) == values).all()
+    return bool(are_whole and len(np.unique(values)) == rows)
 
 
 def _learn_date(column: pd.Series, name: str, form: str | None) -> Column:
@@ -635,7 +647,8 @@ def _fewest_rows_of_category(rows: int) -> int:
     That is 5, fewer in small tables, and more in large ones, where a feature that is hardly ever 1 would be
     scaled to huge values.
     """
-    return max(1, round(max(min(RARE, SMALL_SHARE * rows), RARE_SHARE * rows)))
+    fewest = min(RARE, SMALL_SHARE * rows)
+    return max(1, round(max(fewest, RARE_SHARE * rows)))
 
 
 def _format_in_words(form: str) -> str:
@@ -682,16 +695,18 @@ def _fill_gaps(
     return Encoded(np.hstack([filled, is_missing[:, None]]), is_unforeseen)
 
 
-def _examples_of_odd_cells(column: pd.Series, gaps: NDArray[np.bool_]) -> tuple[str, ...]:
+def _examples_of_odd_cells(column: pd.Series, is_missing: NDArray[np.bool_]) -> tuple[str, ...]:
     """Return some texts in cells without a value, with the row where each occurs first."""
-    first = texts(column[gaps]).dropna().drop_duplicates().iloc[:SHOWN]
-    return tuple(f"{shortened(text)} in {row_label(column)} {label}" for label, text in first.items())
+    odd_texts = texts(column[is_missing]).dropna().drop_duplicates().iloc[:SHOWN]
+    return tuple(f"{shortened(text)} in {row_label(column)} {row}" for row, text in odd_texts.items())
 
 
 def shortened(cell: object) -> str:
     """Return a cell as messages show it: quoted, and cut if it is long."""
     text = str(cell)
-    return repr(text if len(text) <= LONGEST else f"{text[:LONGEST]}...")
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}..."
+    return repr(text)
 
 
 def _gaps(missing: int, fill: str, odd: tuple[str, ...] = ()) -> str:
@@ -704,22 +719,23 @@ def _gaps(missing: int, fill: str, odd: tuple[str, ...] = ()) -> str:
 
 def to_plain(column: Column) -> dict[str, Any]:
     """Return the type of a column as values of JSON."""
-    values = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(column).items()}
-    for recent in ("unit", "other"):  # fields that files of earlier versions and their checksums don't have
-        if not values.get(recent, True):
-            del values[recent]
-    return {"kind": column.kind, **values}
+    plain: dict[str, Any] = {"kind": column.kind}
+    for name, value in asdict(column).items():
+        if name in ("unit", "other") and not value:
+            continue  # files of earlier versions and their checksums don't have these fields
+        plain[name] = list(value) if isinstance(value, tuple) else value
+    return plain
 
 
 def from_plain(plain: object) -> Column:
     """Return the type of a column from the values that `to_plain` has returned, after checking them."""
     if not isinstance(plain, dict):
         raise TypeError(f"a column must be a dict, got {plain!r}")
-    values = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
-    kind: Any = values.pop("kind", None)
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+    kind: Any = fields.pop("kind", None)
     choice("kind of a column", kind, tuple(KINDS))
     make: Any = KINDS[kind]
-    column: Column = make(**values)
+    column: Column = make(**fields)
     return column
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -102,7 +103,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         frame = as_frame(X)
         chosen = {option: _checked_names(option, getattr(self, option)) for option in OPTIONS}
-        _check_present(frame, [name for names in chosen.values() for name in names])
+        _check_present(frame, chain.from_iterable(chosen.values()))
         if len(frame) < 2:
             raise ValueError(f"a table of at least 2 rows is needed, got {len(frame)} sample(s)")
 
@@ -347,10 +348,12 @@ def _checked_names(option: str, names: object) -> tuple[str, ...]:
     names : iterable of str
         The names.
     """
-    is_listed = isinstance(names, Iterable) and not isinstance(names, str)
-    checked = tuple(names) if is_listed else ()
-    if not is_listed or not all(isinstance(name, str) for name in checked):
-        raise TypeError(f"{option} must be a list of names, got {names!r}")
+    error = TypeError(f"{option} must be a list of names, got {names!r}")
+    if not isinstance(names, Iterable) or isinstance(names, str):
+        raise error
+    checked = tuple(names)
+    if not all(isinstance(name, str) for name in checked):
+        raise error
     return checked
 
 

@@ -570,9 +570,12 @@ def _read_rows(
             if reading.problems:
                 raise ValueError(problem_message(name, reading.problems) + reading.advice)
             settled_mark = decimals.settle(name, lines.number - len(block) + 1, settled_mark)
-        if len(frame):
-            has_rows = True
-            yield frame.apply(_with_points) if settled_mark == "," else frame
+        if frame.empty:
+            continue
+        has_rows = True
+        if settled_mark == ",":
+            frame = frame.apply(_with_points)
+        yield frame
     if not has_rows:
         yield _without_rows(columns)
 
