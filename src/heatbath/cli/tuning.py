@@ -301,7 +301,7 @@ def make_family(label: str, table: Mapping[str, Any]) -> tuple[Family, dict[str,
             default = default_family.ranges.get(name)
             chosen_ranges[name] = _read_range(f"{choice.title}: {name}", value, default)
     fixed = {name: value for name, value in table.items() if name not in chosen_ranges}
-    possible_ranges = default_family.ranges | chosen_ranges
+    possible_ranges = {**default_family.ranges, **chosen_ranges}
     ranges = {name: interval for name, interval in possible_ranges.items() if name not in fixed}
 
     partition, complete = partition_of({**fixed, **ranges})

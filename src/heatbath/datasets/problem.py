@@ -234,7 +234,7 @@ class Problem:
         weights = self.weights_train if split == "train" else self.weights_test
         if weights is None or not weights.size:
             return None
-        return weights / weights.mean(axis=1, keepdims=True)
+        return np.asarray(weights / weights.mean(axis=1, keepdims=True))
 
     def given_weights(self, draw: int) -> Floats | None:
         """Return the training weights of a draw as the user gave them, (examples,).
@@ -244,7 +244,7 @@ class Problem:
         if self.weights_train is None:
             return None
         if self.class_factors is None:
-            return self.weights_train[draw]
+            return np.asarray(self.weights_train[draw])
         labels = self.Y_train[draw, :, 0].astype(np.int64)
         return np.asarray(self.weights_train[draw] / np.array(self.class_factors)[labels])
 

@@ -451,7 +451,7 @@ def _scale_by_decades(ax: Axes, x: NDArray[np.float64]) -> None:
 
 def _known_estimates(points: Sequence[PointReport], measure: str) -> list[tuple[Labels, Measured]]:
     """Return labels and estimate of each point with a known value of a recorded measure."""
-    estimates = []
+    estimates: list[tuple[Labels, Measured]] = []
     for point in points:
         estimate = point.recorded[measure]
         if estimate is not None:
