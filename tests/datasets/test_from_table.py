@@ -1,6 +1,7 @@
 """The user's own tables: from files and data frames."""
 
 import io
+import os
 import re
 from dataclasses import replace
 from importlib import import_module
@@ -291,6 +292,14 @@ def test_a_table_that_would_not_fit_in_memory_is_refused_before_it_is_read(large
     assert from_table(large, "y", ignore=["kind"], rows=fit).inputs == 2
     with pytest.raises(ValueError, match="there is no column 'yy'"):  # is said first, and early
         from_table(large, "yy")
+
+
+def test_a_stream_of_many_rows_is_read_although_its_size_is_unknown(large):
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "wb") as sender:
+        sender.write(large.read_bytes())
+    with os.fdopen(read_end, "rb") as stream:
+        assert same(from_table(stream, "y"), replace(from_table(large, "y"), name="table"))
 
 
 def test_rows_of_data_frames_are_drawn_too(large):

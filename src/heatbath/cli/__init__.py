@@ -72,9 +72,10 @@ def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
 
     try:
-        code = app(words or ["--help"], prog_name="heatbath", standalone_mode=False)
+        result = app(words or ["--help"], prog_name="heatbath", standalone_mode=False)
     except UsageError as error:
         complain(f"{error.format_message()} (see heatbath --help)")
-        code = USAGE
+        sys.exit(USAGE)
 
-    sys.exit(code if isinstance(code, int) else 0)
+    exit_code = result if isinstance(result, int) else 0
+    sys.exit(exit_code)

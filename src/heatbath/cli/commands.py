@@ -45,6 +45,7 @@ Workers = Annotated[
         "threads per task (default 1).",
     ),
 ]
+WIDTH = 160  # letters of a line where there is no terminal
 Every = Annotated[float, typer.Option(help="Seconds between checkpoints.")]
 Compared = Annotated[
     list[str] | None,
@@ -239,9 +240,11 @@ def _extended_ends(command: str, settings: Settings, folder: Path, steps: int) -
     if command == "tune":
         raise ValueError("--steps works for train, compare and sweep; a search can't be extended")
 
-    run = load(folder / RUN) if (folder / RUN).exists() else None
+    path = folder / RUN
+    run = load(path) if path.exists() else None
     ends = extension_ends(settings)
-    if run is None or not run.finished or (ends and run.step < ends[-1]):
+    is_finished = run is not None and run.finished and (not ends or run.step >= ends[-1])
+    if run is None or not is_finished:
         raise ValueError(
             f"the run in {folder} is not finished, so it can't be extended: finish it first with heatbath "
             f"resume {shlex.quote(str(folder))}"
@@ -286,7 +289,9 @@ def _start(
     with ending(USAGE):
         _check_execution(execution)
         check_free(out)
-        sections = read_settings(settings_file, command)[1] if settings_file else {}
+        sections: Settings = {}
+        if settings_file is not None:
+            _, sections = read_settings(settings_file, command)
         settings = merge_settings(sections, sections_of(options), methods)
         pipe = open_pipe(settings["problem"].get("data"))
 
@@ -324,7 +329,9 @@ def _name_parts(command: str, settings: Settings) -> list[str]:
     """Return what follows the problem in the name of a run's folder: the command or the method, if any."""
     if command in ("compare", "tune"):
         return [command]
-    return [settings["method"]["name"]] if "name" in settings["method"] else []
+    if "name" in settings["method"]:
+        return [settings["method"]["name"]]
+    return []
 
 
 def _prepare(command: str, settings: Settings) -> tuple[Plan | AutomaticRun | Tuning, Settings]:
@@ -332,7 +339,9 @@ def _prepare(command: str, settings: Settings) -> tuple[Plan | AutomaticRun | Tu
     from heatbath.cli.plans import prepare_run
     from heatbath.cli.tuning import prepare_tuning
 
-    return prepare_tuning(settings) if command == "tune" else prepare_run(command, settings)
+    if command == "tune":
+        return prepare_tuning(settings)
+    return prepare_run(command, settings)
 
 
 def _check_execution(execution: Execution) -> None:
@@ -422,7 +431,8 @@ def _train(
     if not run.finished:
         raise KeyboardInterrupt
 
-    if constant is not None and (warning := constant.warn_of_average(run)):
+    warning = None if constant is None else constant.warn_of_average(run)
+    if warning is not None:
         complain(f"warning: {warning}")
     report = report_on_run(command, run)
     _complain_if_constant_is_better(report)
@@ -466,11 +476,17 @@ def _run_with_extensions(
     }  # fmt: skip
 
     # The file of an extension is continued here; `carry_out` itself resumes that of the first part
-    saved = load(path, plan.problem) if ends and path.exists() else None
-    if saved is None or saved.plan.steps not in ends:
+    extended = None
+    if ends and path.exists():
+        saved = load(path, plan.problem)
+        if saved.plan.steps in ends:
+            extended = saved
+    if extended is None:
         run = carry_out(prepared, pool=chosen_pool(None), **options)
+    elif extended.finished:
+        run = extended
     else:
-        run = saved if saved.finished else saved.resume(**options)
+        run = extended.resume(**options)
 
     for end in ends:
         if run.finished and run.step < end:
@@ -530,8 +546,8 @@ def _write_report(report: RunReport | SearchReport, folder: Path, json: bool) ->
     from heatbath.cli.report.terminal import report_to_terminal
     from heatbath.cli.run_folder import SETTINGS
 
-    values = report.to_json()
-    write(folder / "summary.json", as_json(values))
+    summary = report.to_json()
+    write(folder / "summary.json", as_json(summary))
     write(folder / "summary.md", report_to_markdown(report))
 
     figures = draw_figures(report, folder)
@@ -539,7 +555,7 @@ def _write_report(report: RunReport | SearchReport, folder: Path, json: bool) ->
     write(folder / "report.html", report_to_html(report, figures, settings))
 
     if json:
-        emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **values}))
+        emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **summary}))
     else:
         _print([*report_to_terminal(report), f"results: {folder}"])
 
@@ -548,13 +564,14 @@ def _complain_if_constant_is_better(report: RunReport) -> None:
     """Warn on stderr if a constant prediction is better than the best of several methods or points."""
     from heatbath.cli.report.contents import warning_of_best
 
-    if warning := warning_of_best(report):
+    warning = warning_of_best(report)
+    if warning is not None:
         complain(f"warning: even for the best one {warning}")
 
 
 def _print(lines: Sequence[Table | str]) -> None:
     """Print tables and lines on stdout, 160 letters wide if it isn't a terminal."""
-    width = None if sys.stdout.isatty() else 160
+    width = None if sys.stdout.isatty() else WIDTH
     console = Console(width=width, markup=False, emoji=False)  # names of the user's are printed as they are
     with console.capture() as text:
         for line in lines:

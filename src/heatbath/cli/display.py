@@ -58,14 +58,16 @@ class Display:
 
         The parameters are described with the class.
         """
-        plan = prepared if isinstance(prepared, Plan) else prepared.first_plan()
-        self._budget = None if isinstance(prepared, Plan) else prepared.budget
-        self._plan, self._console, self._search_label = plan, console, search_label
+        if isinstance(prepared, Plan):
+            self._plan = prepared
+            self._budget = None
+        else:
+            self._plan = prepared.first_plan()
+            self._budget = prepared.budget
+        self._console = console
+        self._search_label = search_label
         self._constant = constant  # None once the warning was shown
-
-        has_one_point = isinstance(plan.partition, Partition) and not plan.axes
-        taus = {part.name: part.method.temperature for part in plan.parts()} if has_one_point else {}
-        self._taus = {name: tau for name, tau in taus.items() if isinstance(tau, float | Schedule)}
+        self._taus = _target_temperatures(self._plan)
 
         self._live = Live(Text(WAIT), console=console, transient=True, refresh_per_second=8)
         self._reports = ExitStack()
@@ -130,22 +132,39 @@ class Display:
 
         During the short runs of a search, only the first of these lines is returned.
         """
-        left = f"{progress.left:,.0f} s left" if math.isfinite(progress.left) else "time left unknown"
-        has_limit = self._budget is not None and not progress.finding
-        limit = f" ({self._budget:,} at most)" if has_limit else ""
-        steps = f"step {progress.step:,} of {progress.steps:,}{limit}, {progress.speed:,.0f} steps/s, {left}"
         if progress.finding:
-            return [f"{self._search_label}: {steps}"]
+            return [f"{self._search_label}: {_steps_line(progress)}"]
 
-        lines = [steps]
+        lines = [_steps_line(progress, self._budget)]
         if math.isfinite(progress.loss):
-            split = "test" if self._plan.problem.X_test.shape[1] else "train"
-            note = "" if len(self._plan.points) == 1 else " (mean of all)"
-            share = f", accuracy {100 * progress.accuracy:.1f} %" if math.isfinite(progress.accuracy) else ""
-            lines.append(f"{split} loss {progress.loss:.4f}{share}{note}")
-
+            lines.append(self._loss_line(progress))
         for part, tau in self._taus.items():
             if part in progress.temperature:
                 target = at(tau, max(progress.step - 1, 0))
                 lines.append(f"temperature {part} {progress.temperature[part]:.2e} (target {target:.2e})")
         return lines
+
+    def _loss_line(self, progress: Progress) -> str:
+        """Return the line with the loss, and with the accuracy if there is one."""
+        split = "test" if self._plan.problem.X_test.shape[1] else "train"
+        line = f"{split} loss {progress.loss:.4f}"
+        if math.isfinite(progress.accuracy):
+            line += f", accuracy {100 * progress.accuracy:.1f} %"
+        if len(self._plan.points) > 1:
+            line += " (mean of all)"
+        return line
+
+
+def _steps_line(progress: Progress, budget: int | None = None) -> str:
+    """Return the line with steps, speed and time left; a budget is the largest number of steps."""
+    left = f"{progress.left:,.0f} s left" if math.isfinite(progress.left) else "time left unknown"
+    limit = "" if budget is None else f" ({budget:,} at most)"
+    return f"step {progress.step:,} of {progress.steps:,}{limit}, {progress.speed:,.0f} steps/s, {left}"
+
+
+def _target_temperatures(plan: Plan) -> dict[str, float | Schedule]:
+    """Return the target temperature of each part that has one, by its name; none for several points."""
+    if plan.axes or not isinstance(plan.partition, Partition):
+        return {}
+    taus = {part.name: part.method.temperature for part in plan.parts()}
+    return {name: tau for name, tau in taus.items() if isinstance(tau, float | Schedule)}

@@ -80,7 +80,9 @@ def as_json(values: Mapping[str, Any]) -> str:
 def _on_one_line(match: re.Match[str]) -> str:
     """Return a matched list or object on one line if it fits, otherwise as it is."""
     line = re.sub(r"\n\s*", " ", match[0])
-    return f"{line[0]}{line[2:-2]}{line[-1]}" if len(line) <= LINE else match[0]
+    if len(line) > LINE:
+        return match[0]
+    return f"{line[0]}{line[2:-2]}{line[-1]}"  # without the spaces inside of the brackets
 
 
 def _complain_of_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -94,5 +96,7 @@ def _complain_of_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def _message(error: BaseException) -> str:
     """Return what to print for an error: file and reason of the system, its text, or its type."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        if error.filename:
+            return f"{error.filename}: {error.strerror}"
+        return error.strerror
     return str(error) or type(error).__name__

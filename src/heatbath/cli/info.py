@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +20,10 @@ def info(json: Json = False) -> None:
     """Print versions, number of threads, the folder of compiled code, and where MNIST is found."""
     with ending(FAILURE):
         facts = _facts()
-        emit(as_json(facts) if json else "".join(f"{name:12} {value}\n" for name, value in facts.items()))
+        if json:
+            emit(as_json(facts))
+        else:
+            emit("".join(f"{name:12} {fact}\n" for name, fact in facts.items()))
 
 
 def _facts() -> dict[str, str]:
@@ -32,19 +36,28 @@ def _facts() -> dict[str, str]:
     from heatbath.engine import compile as kernels
     from heatbath.engine.threads import thread_count
 
-    facts = {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+    facts = {"python": platform.python_version()}
+    for name in PACKAGES:
+        facts[name] = _version(name)
     facts["threads"] = str(thread_count())
-
-    cache = kernels._FOLDER
-    compiled = len(list(Path(cache).rglob("*.nbc"))) if cache else 0
-    count = f"{compiled} compiled" if compiled else "none yet: the first run compiles for about 10 s"
-    facts["kernels"] = f"{count}, in {cache}" if cache else "not kept: set HEATBATH_CACHE to a folder"
+    facts["kernels"] = _compiled_kernels(kernels._FOLDER)
 
     folders = search_folders()
+    data_folder = folders[0]
+    facts["data"] = str(data_folder) if data_folder.is_dir() else f"{data_folder} (missing)"
     with_mnist = [folder for folder in folders if len(files_in(folder)) == len(MNIST)]
-    facts["data"] = f"{folders[0]}{'' if folders[0].is_dir() else ' (missing)'}"
     facts["MNIST"] = f"in {with_mnist[0]}" if with_mnist else "missing: downloaded when it is first needed"
     return facts
+
+
+def _compiled_kernels(cache: str | os.PathLike[str] | None) -> str:
+    """Return how many functions are compiled in this folder, which is None if they aren't kept."""
+    if not cache:
+        return "not kept: set HEATBATH_CACHE to a folder"
+    count = len(list(Path(cache).rglob("*.nbc")))
+    if not count:
+        return f"none yet: the first run compiles for about 10 s, in {cache}"
+    return f"{count} compiled, in {cache}"
 
 
 def _version(name: str) -> str:
@@ -77,5 +90,8 @@ def explore(
     with ending(USAGE):
         served = start(host, port, browser)
     with served, suppress(KeyboardInterrupt), ending(FAILURE):
-        emit(as_json({"url": served.url}) if json else f"explorer: {served.url} (press Ctrl-C to stop)\n")
+        if json:
+            emit(as_json({"url": served.url}))
+        else:
+            emit(f"explorer: {served.url} (press Ctrl-C to stop)\n")
         served.wait()

@@ -69,15 +69,22 @@ def target_note(problem: Problem, section: Mapping[str, Any]) -> str:
     section
         Settings of the problem, with the target columns and perhaps the task.
     """
-    columns = [section["target"]] if isinstance(section["target"], str) else section["target"]
+    target = section["target"]
+    columns = [target] if isinstance(target, str) else target
+    label = "target" if len(columns) == 1 else "targets"
+
     Y = in_user_units(problem, np.concatenate([problem.Y_train[0], problem.Y_test[0]]))
     if TASKS[problem.task].classes:
-        kind, hint = _class_note(problem.targets, Y[:, 0].astype(np.int64))
+        description, hint = _class_note(problem.targets, Y[:, 0].astype(np.int64))
+    elif problem.task == "regression":
+        description = "numbers"
+        hint = _number_hint(Y)
     else:
-        kind = "numbers" if problem.task == "regression" else "counts"
-        hint = _number_hint(Y) if problem.task == "regression" else ""
-    label = "target" if len(columns) == 1 else "targets"
-    return f"{label} {', '.join(columns)}: {kind}{'' if 'task' in section else hint}"
+        description = "counts"
+        hint = ""
+
+    note = f"{label} {', '.join(columns)}: {description}"
+    return note if "task" in section else note + hint
 
 
 def _class_note(names: Sequence[str], labels: NDArray[np.int64]) -> tuple[str, str]:
@@ -91,11 +98,13 @@ def _class_note(names: Sequence[str], labels: NDArray[np.int64]) -> tuple[str, s
         Class index of each row.
     """
     counts = np.bincount(labels, minlength=len(names))
-    pairs = [f"{name} ({count:,})" for name, count in zip(names, counts, strict=True)]
-    omitted = f" and {len(names) - MOST_CLASSES:,} more" if len(names) > MOST_CLASSES else ""
+    classes = [f"{name} ({count:,})" for name, count in zip(names, counts, strict=True)]
+    note = f"{len(names)} classes, {', '.join(classes[:MOST_CLASSES])}"
+    if len(names) > MOST_CLASSES:
+        note += f" and {len(names) - MOST_CLASSES:,} more"
     are_numbers = all(NUMERAL.fullmatch(name) for name in names)
     hint = "; if these are numbers to predict, use --task regression" if are_numbers else ""
-    return f"{len(names)} classes, {', '.join(pairs[:MOST_CLASSES])}{omitted}", hint
+    return note, hint
 
 
 def _number_hint(Y: Floats) -> str:
@@ -104,4 +113,6 @@ def _number_hint(Y: Floats) -> str:
         return ""
     hint = "; if they count something, use --task counts"
     could_be_classes = Y.shape[1] == 1 and len(np.unique(Y)) <= MOSTLY * len(Y)
-    return f"{hint}; if they are labels of classes, use --task classes" if could_be_classes else hint
+    if could_be_classes:
+        hint += "; if they are labels of classes, use --task classes"
+    return hint

@@ -90,24 +90,23 @@ def partition_of(
         return _partition_of_parts(table, posterior)
     choice = find(table.get("name"), table.get("module"))
     name = table["name"]
-    coefficients = {
-        key: _parse_value(choice.arguments.get(key), key, value)
-        for key, value in table.items()
-        if key not in ("name", "module")
-    }
+    coefficients = {}
+    for key, value in table.items():
+        if key not in ("name", "module"):
+            coefficients[key] = _parse_value(choice.arguments.get(key), key, value)
     _check_coefficients(choice, name, coefficients, posterior is not None)
-    values = {argument: _schedule_from_plain(value) for argument, value in coefficients.items()}
-    partition = choice.make(posterior=posterior, **values)
+    arguments_of_method = {key: _schedule_from_plain(value) for key, value in coefficients.items()}
+    partition = choice.make(posterior=posterior, **arguments_of_method)
 
+    complete: dict[str, Any] = {"name": name}
+    if choice.module is not None:
+        complete["module"] = choice.module
     replaced = set() if posterior is None else _set_by_posterior(partition)
-    defaults = {
-        argument.name: argument.default
-        for argument in choice.arguments.values()
-        if argument.default not in (Parameter.empty, None)
-        and argument.name.removesuffix(OUTPUT) not in replaced
-    }
-    module = {} if choice.module is None else {"module": choice.module}
-    return partition, {"name": name, **module, **defaults, **coefficients}
+    for argument in choice.arguments.values():
+        has_default = argument.default not in (Parameter.empty, None)
+        if has_default and argument.name.removesuffix(OUTPUT) not in replaced:
+            complete[argument.name] = argument.default
+    return partition, complete | coefficients
 
 
 def _check_coefficients(
@@ -118,7 +117,8 @@ def _check_coefficients(
     if missing:
         example = _example_of_options(name, missing, choice.module)
         raise ValueError(f"method {choice.title} needs {' and '.join(missing)}: add {example}")
-    if unknown := [argument for argument in coefficients if argument not in choice.arguments]:
+    unknown = [argument for argument in coefficients if argument not in choice.arguments]
+    if unknown:
         raise ValueError(
             f"method {choice.title} has no {', '.join(unknown)}; accepted: {', '.join(choice.arguments)}"
         )
@@ -143,7 +143,8 @@ def _partition_of_parts(
             f"name and coefficients, and nothing else; got {', '.join(table)}"
         )
 
-    methods, complete_parts = {}, {}
+    methods = {}
+    complete_parts = {}
     for part, part_table in parts.items():
         if not isinstance(part_table, Mapping) or "h" in part_table:
             raise ValueError(
@@ -162,15 +163,20 @@ def _partition_of_parts(
 def table_of(partition: Partition) -> dict[str, Any]:
     """Return the table of a partition that has one method for all parts, without default values."""
     (method,) = partition.methods.values()
-    values = {f.name: getattr(method, f.name) for f in fields(method)}
-    changed = {f.name: values[f.name] for f in fields(method) if values[f.name] != f.default}
+    changed = {}
+    for field in fields(method):
+        value = getattr(method, field.name)
+        if value != field.default:
+            changed[field.name] = value
     return {"name": method.title.lower(), "h": partition.h, **changed}
 
 
 def _set_by_posterior(partition: Partition) -> set[str]:
     """Return the names of the arguments that the posterior of a partition sets in all its parts."""
-    thermal = {m.thermal if m.needs_temperature else "" for m in partition.methods.values()}
-    return {"weight_decay", *(thermal if len(thermal) == 1 else ())}
+    thermal = {method.thermal if method.needs_temperature else "" for method in partition.methods.values()}
+    if len(thermal) > 1:
+        return {"weight_decay"}
+    return {"weight_decay", *thermal}
 
 
 def method_of(text: str) -> dict[str, Any]:
@@ -185,7 +191,8 @@ def method_of(text: str) -> dict[str, Any]:
         key, equals, value = map(str.strip, pair.partition("="))
         if not (key and equals and value) or key in table:
             raise ValueError(f"write a method as sgld:h=0.1,sigma=0.01 (each name once), got {text!r}")
-        table[key] = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+        is_list = value.startswith("[") and value.endswith("]")
+        table[key] = value[1:-1] if is_list else value
     return table
 
 
@@ -197,8 +204,10 @@ def labelled(tables: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     titles = [find(table.get("name")).title for table in tables]
     tables_by_label: dict[str, dict[str, Any]] = {}
     for title, table in zip(titles, tables, strict=True):
-        values = " ".join(f"{name}={value}" for name, value in table.items() if name != "name")
-        label = title if titles.count(title) == 1 else f"{title} {values}".strip()
+        label = title
+        if titles.count(title) > 1:
+            coefficients = [f"{name}={value}" for name, value in table.items() if name != "name"]
+            label = " ".join([title, *coefficients])
         if label in tables_by_label:
             raise ValueError(f"the method {label} occurs twice: remove one, or change a coefficient")
         tables_by_label[label] = table
@@ -232,7 +241,8 @@ def _example_of_options(name: str, missing: list[str], module: str | None) -> st
     """
     if module is None:
         return " ".join(f"--{argument.replace('_', '-')} NUMBER" for argument in missing)
-    return f"--method {name}:{','.join(f'{argument}=NUMBER' for argument in missing)}"
+    coefficients = [f"{argument}=NUMBER" for argument in missing]
+    return f"--method {name}:{','.join(coefficients)}"
 
 
 def _parse_value(argument: Argument | None, name: str, value: Any) -> Any:
@@ -241,7 +251,9 @@ def _parse_value(argument: Argument | None, name: str, value: Any) -> Any:
         return value
     if argument.kind == "stepsize" and value.lower() == AUTO:
         return AUTO
-    return whole_number(name, value) if argument.kind == "whole" else numbers(name, value)
+    if argument.kind == "whole":
+        return whole_number(name, value)
+    return numbers(name, value)
 
 
 def _schedule_from_plain(value: Any) -> Any:

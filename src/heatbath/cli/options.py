@@ -83,6 +83,11 @@ class Setting(NamedTuple):
         return self.option or f"--{self.name.replace('_', '-')}"
 
     @property
+    def negative_flag(self) -> str:
+        """Name of the option that sets a truth value to false, such as --no-shuffled."""
+        return self.flag.replace("--", "--no-", 1)
+
+    @property
     def argument(self) -> str:
         """Name of the option as an argument in Python, such as n_train."""
         return self.flag.removeprefix("--").replace("-", "_")
@@ -90,8 +95,10 @@ class Setting(NamedTuple):
 
 def _with_methods(text: str, methods: list[str]) -> str:
     """Return the meaning of an argument, followed by the methods that take it unless most of them do."""
-    text = text.rstrip(".")
-    return text if len(methods) > len(known()) // 2 else f"{text} ({', '.join(methods)})"
+    meaning = text.rstrip(".")
+    if len(methods) > len(known()) // 2:
+        return meaning
+    return f"{meaning} ({', '.join(methods)})"
 
 
 def _settings(section: str, *rows: tuple[str, ...]) -> list[Setting]:
@@ -200,7 +207,8 @@ def keys(section: str) -> list[str]:
     names = [setting.name for setting in SETTINGS if setting.section == section]
     if section != "method":
         return names
-    return list(dict.fromkeys([*names, *(argument.name for argument in arguments()), "parts"]))
+    coefficients = [argument.name for argument in arguments()]
+    return list(dict.fromkeys([*names, *coefficients, "parts"]))
 
 
 def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -214,7 +222,7 @@ def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[.
     *sections
         Names of sections, such as "problem" and "network".
     """
-    chosen = [setting for setting in SETTINGS if setting.section in sections]
+    settings = [setting for setting in SETTINGS if setting.section in sections]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         """Return the command with a signature from which Typer makes all options.
@@ -222,15 +230,18 @@ def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[.
         The signature has the command's own parameters except `options`, and one for each setting.
         """
         signature = inspect.signature(command, eval_str=True)
-        parameters = [p for p in signature.parameters.values() if p.name != "options"]
-        parameters += [_option_parameter(setting) for setting in chosen]
+        parameters = [given for given in signature.parameters.values() if given.name != "options"]
+        parameters += [_option_parameter(setting) for setting in settings]
 
         @wraps(command)
-        def wrapped(**values: Any) -> None:
+        def wrapped(**arguments: Any) -> None:
             """Call the command with the settings that the user gave in one dict."""
-            options = {setting: values.pop(setting.argument) for setting in chosen}
-            options = {setting: value for setting, value in options.items() if value not in (None, [])}
-            command(options=options, **values)
+            options = {}
+            for setting in settings:
+                value = arguments.pop(setting.argument)
+                if value not in (None, []):
+                    options[setting] = value
+            command(options=options, **arguments)
 
         # Typer reads the options from the signature and the annotations of the function
         wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -269,7 +280,7 @@ def _option_parameter(setting: Setting) -> inspect.Parameter:
     didn't give the option.
     """
     kind = KINDS[setting.kind]
-    names = f"{setting.flag}/--no-{setting.flag[2:]}" if setting.kind == "truth" else setting.flag
+    names = f"{setting.flag}/{setting.negative_flag}" if setting.kind == "truth" else setting.flag
     option = typer.Option(
         names,
         help=setting.help,
@@ -309,11 +320,15 @@ def option_words(section: str, values: Mapping[str, Any]) -> list[str]:
         if setting.section != section or setting.name not in values:
             continue
         value = values[setting.name]
-        if isinstance(value, bool):
-            words.append(setting.flag if value else f"--no-{setting.flag[2:]}")
-        elif setting.kind == "names":
-            for name in [value] if isinstance(value, str) else value:
+        if value is True:
+            words.append(setting.flag)
+        elif value is False:
+            words.append(setting.negative_flag)
+        elif setting.kind == "names" and not isinstance(value, str):
+            for name in value:
                 words += [setting.flag, name]
+        elif isinstance(value, list):
+            words += [setting.flag, ",".join(map(str, value))]
         else:
-            words += [setting.flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+            words += [setting.flag, str(value)]
     return words

@@ -31,12 +31,21 @@ def whole_number(label: str, text: str, alternative: str = "") -> int:
 
 def whole_or(word: str) -> Callable[[str, str], int | str]:
     """Return a parser of options that accepts a whole number or this word, such as auto."""
-    return lambda label, text: word if text.lower() == word else whole_number(label, text, f" or {word}")
+
+    def parse(label: str, text: str) -> int | str:
+        """Return the word or the whole number in a text."""
+        if text.lower() == word:
+            return word
+        return whole_number(label, text, f" or {word}")
+
+    return parse
 
 
 def sizes(label: str, text: str) -> list[int]:
     """Return the whole numbers in a text such as 100,50; an empty text is an empty list."""
-    return [whole_number(label, size) for size in text.split(",")] if text.strip() else []
+    if not text.strip():
+        return []
+    return [whole_number(label, size) for size in text.split(",")]
 
 
 def numbers(label: str, text: str) -> float | list[float]:
@@ -49,29 +58,34 @@ def numbers(label: str, text: str) -> float | list[float]:
         return _logarithmic_range(label, text)
     if "," not in text:
         return number(label, text)
-    values = [number(label, part) for part in text.split(",")]
-    if len(set(values)) < len(values):
+    listed = [number(label, item) for item in text.split(",")]
+    if len(set(listed)) < len(listed):
         raise ValueError(f"{label} has a value twice: {text}")
-    return values
+    return listed
 
 
 def _logarithmic_range(label: str, text: str) -> list[float]:
     """Return the values of a range FIRST:LAST:COUNT, with constant ratios and 12 digits."""
-    parts = text.split(":")
-    if len(parts) != 3:
-        raise ValueError(f"{label}: write a range as FIRST:LAST:COUNT, got {text!r}")
-    first, last = (real(f"{label}: an end of a range", number(label, end), POSITIVE) for end in parts[:2])
-    count = whole(f"{label}: the number of values", whole_number(label, parts[2]), 2, MOST_VALUES + 1)
+    try:
+        first_text, last_text, count_text = text.split(":")
+    except ValueError:
+        raise ValueError(f"{label}: write a range as FIRST:LAST:COUNT, got {text!r}") from None
+
+    first = real(f"{label}: an end of a range", number(label, first_text), POSITIVE)
+    last = real(f"{label}: an end of a range", number(label, last_text), POSITIVE)
+    count = whole(f"{label}: the number of values", whole_number(label, count_text), 2, MOST_VALUES + 1)
     ratio = (last / first) ** (1 / (count - 1))
-    return [first, *(float(f"{first * ratio**i:.12g}") for i in range(1, count - 1)), last]
+    between = [float(f"{first * ratio**i:.12g}") for i in range(1, count - 1)]
+    return [first, *between, last]
 
 
 def deviations(label: str, text: str) -> float | list[float] | str:
     """Return standard deviations: a number, several as in 0.5,1 as a list, or a word such as auto."""
     if text.isidentifier():
         return text
-    values = [number(label, part) for part in text.split(",")]
-    return values if len(values) > 1 else values[0]
+    if "," not in text:
+        return number(label, text)
+    return [number(label, item) for item in text.split(",")]
 
 
 def _without_underscores(text: str) -> str:

@@ -37,11 +37,14 @@ FILE_KEYS = (
     "data", "target", "weights", "class_weight", "ignore", "categorical", "keep", "task", "test_share",
     "standardise", "seed", "rows", "sha256",
 )  # fmt: skip
+COLUMN_KEYS = ("target", "ignore", "categorical", "keep")
 TRAINING_DEFAULTS: dict[str, Any] = {
     "steps": 20_000, "chains": 10, "seed": 0, "record": 100, "losses_every": 1, "shuffled": False,
     "momenta": "zero", "dtype": "float32",
 }  # fmt: skip
 NOT_FOR_PLANS = ("continued", "start", "start_sha256")  # training settings that are no arguments of a plan
+DEFAULT_SIZES = ("refine", "steps", "budget", "batch", "chains", "samples")  # with defaults of their own
+SIZES = ("steps", "batch", "chains", "budget", "warm")  # training settings that no `RunSettings` have
 MOST_RECORDS = 1_000_001
 
 
@@ -76,22 +79,27 @@ def prepare_run(command: str, settings: Settings) -> tuple[Plan | AutomaticRun, 
         raise ValueError("refine works only without --method: leave out one of the two")
 
     network = MLP(**settings["network"])
-    posterior = Posterior(**settings["posterior"]) if settings["posterior"] else None
+    posterior = None
+    if settings["posterior"]:
+        posterior = Posterior(**settings["posterior"])
     methods, method_sections = _make_methods(command, settings, posterior)
     training = TRAINING_DEFAULTS | settings["training"]
     theta, start_settings = _load_start(training.get("start"), training.get("start_sha256"))
     training = {name: value for name, value in training.items() if name not in NOT_FOR_PLANS}
     whole("record", training["record"], low=1, high=MOST_RECORDS)  # a list of steps is for Python only
-    start_arguments = {} if theta is None else {"start": theta}
+    arguments = dict(training)
+    if theta is not None:
+        arguments["start"] = theta
 
-    prepared = _plan_or_search(command, problem, network, methods, training | start_arguments)
+    prepared = _plan_or_search(command, problem, network, methods, arguments)
     plan = prepared.first_plan() if isinstance(prepared, AutomaticRun) else prepared
     check_memory(plan, 2)
 
     training |= {"batch": plan.batch, **start_settings}
     if isinstance(prepared, AutomaticRun) and prepared.budget is not None:
         training |= {"budget": prepared.budget, "samples": plan.samples}
-    if ends := extension_ends(settings):
+    ends = extension_ends(settings)
+    if ends:
         training |= {"continued": ends}
 
     complete = {"problem": problem_section, "network": network_to_plain(network), **method_sections}
@@ -106,9 +114,13 @@ def extension_ends(settings: Settings) -> list[int]:
     `heatbath resume --steps` writes them to the settings as `continued`; they are checked here.
     """
     ends = settings["training"].get("continued", [])
-    if not isinstance(ends, list) or [*sorted({whole("continued", end, low=1) for end in ends})] != ends:
+    is_ascending = False
+    if isinstance(ends, list):
+        steps = {whole("continued", end, low=1) for end in ends}
+        is_ascending = sorted(steps) == ends
+    if not is_ascending:
         raise ValueError(f"continued must be a list of steps in ascending order, got {ends!r}")
-    return ends
+    return cast(list[int], ends)
 
 
 def _posterior_table(posterior: Posterior) -> dict[str, Any]:
@@ -124,8 +136,7 @@ def _with_default_sampling(problem: Problem, settings: Settings) -> Settings:
     network: dict[str, Any] = {"hidden": list(HIDDEN)} | settings["network"]
     posterior = defaults.posterior_of(**settings["posterior"])
     training = settings["training"]
-    names = ("refine", "steps", "budget", "batch", "chains", "samples")
-    sizes = {name: training[name] for name in names if name in training}
+    sizes = {name: training[name] for name in DEFAULT_SIZES if name in training}
     if sizes.get("steps") == AUTO:
         del sizes["steps"]
     if "steps" in sizes and "budget" in sizes:
@@ -139,7 +150,7 @@ def _with_default_sampling(problem: Problem, settings: Settings) -> Settings:
     method = table_of(cast(Partition, chosen.pop("partition")))
     if "burn_in" in training:
         del chosen["thin"]  # which was chosen for the default burn-in
-    unaffected = {name: value for name, value in training.items() if name not in names}
+    unaffected = {name: value for name, value in training.items() if name not in DEFAULT_SIZES}
     return settings | {
         "network": network,
         "posterior": _posterior_table(posterior),
@@ -165,7 +176,8 @@ def _make_methods(command: str, settings: Settings, posterior: Posterior | None)
         return partition, {"method": table}
     if not settings["methods"]:
         raise ValueError("name the methods to compare, such as --method adlala --method sgd:h=0.1")
-    partitions, tables = {}, {}
+    partitions = {}
+    tables = {}
     for label, table in settings["methods"].items():
         partitions[label], tables[label] = partition_of(table, posterior)
     return partitions, {"methods": tables}
@@ -193,11 +205,9 @@ def _plan_or_search(
             f"{command} use --steps NUMBER, without --budget, --warm and --start"
         )
 
-    names = ("steps", "batch", "chains", "budget", "warm")
-    sizes = {name: training[name] for name in names if name in training}
-    run_settings = RunSettings(
-        **{name: value for name, value in training.items() if name not in (*names, "colder_from")}
-    )
+    sizes = {name: training[name] for name in SIZES if name in training}
+    others = {name: value for name, value in training.items() if name not in (*SIZES, "colder_from")}
+    run_settings = RunSettings(**others)
     if command == "train":
         return prepare(problem, network, cast(Partition, methods), **sizes, settings=run_settings)
     return make_plan(problem, network, methods, **sizes, settings=run_settings, call=cast(Call, command))
@@ -225,7 +235,8 @@ def _load_start(start: object, sha256: object) -> tuple[NDArray[Any] | None, dic
     if not isinstance(start, str):
         raise TypeError(f"start must be the folder or the file of a run, got {start!r}")
     path = Path(start).expanduser().absolute()
-    path = path / RUN if path.is_dir() else path
+    if path.is_dir():
+        path = path / RUN
     run = load(path)
     digest = _checksum(path)
     if sha256 not in (None, digest):
@@ -272,7 +283,8 @@ def make_problem(section: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
 
     make = RECIPES[name]
     check_keys(f"problem {name}", section, ["name", *signature(make).parameters])
-    problem: Problem = make(**{key: value for key, value in section.items() if key != "name"})
+    arguments = {key: value for key, value in section.items() if key != "name"}
+    problem: Problem = make(**arguments)
     recipe = problem.recipe or {}
     return problem, {key: value for key, value in recipe.items() if value is not None}
 
@@ -294,9 +306,7 @@ def _problem_from_file(section: Mapping[str, Any]) -> tuple[Problem, dict[str, A
         The section with all defaults, the absolute path and the checksum of the file.
     """
     check_keys("a problem from a file", section, FILE_KEYS)
-    columns = {
-        key: _column_names(key, section.get(key, [])) for key in ("target", "ignore", "categorical", "keep")
-    }
+    columns = {key: _column_names(key, section.get(key, [])) for key in COLUMN_KEYS}
     if not isinstance(section.get("data"), str) or not columns["target"]:
         raise ValueError(
             "name a file and the column to predict, --data FILE --target COLUMN; got "
@@ -314,9 +324,10 @@ def _problem_from_file(section: Mapping[str, Any]) -> tuple[Problem, dict[str, A
     if "sha256" in section and section["sha256"] != _checksum(path):
         raise ValueError(f"{path} has changed since these settings were written: use --data to accept it")
 
-    names = ("test_share", "standardise", "seed", "rows", *columns, "task", "weights", "class_weight")
-    problem = from_table(path, **{key: values[key] for key in names if key in values})
-    return problem, {**values, "data": str(path), "sha256": section.get("sha256") or _checksum(path)}
+    arguments = {key: value for key, value in values.items() if key not in ("data", "sha256")}
+    problem = from_table(path, **arguments)
+    sha256 = section.get("sha256") or _checksum(path)
+    return problem, {**values, "data": str(path), "sha256": sha256}
 
 
 def _checksum(path: Path) -> str:

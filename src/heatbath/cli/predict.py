@@ -92,7 +92,8 @@ def predict(
             raise FileNotFoundError(f"{file} cannot be read: there is no such file")
 
     with ending(FAILURE):
-        trained = load(run / RUN if run.is_dir() else run)
+        run_file = run / RUN if run.is_dir() else run
+        trained = load(run_file)
     with ending(USAGE):
         encoder = trained.problem.encoder
         decimal = None if encoder is None else encoder.decimal_
@@ -168,20 +169,25 @@ def _output_texts(
     is_first = True
     for frame in chunks:
         new_columns = _new_columns(run, _features(run, frame, name), share)
-        for label, values in _free_names(new_columns, frame.columns).items():
-            frame[label] = values
-        yield _json_lines(frame) if json else frame.to_csv(index=False, header=is_first, lineterminator="\n")
+        for label, cells in _free_names(new_columns, frame.columns).items():
+            frame[label] = cells
+        if json:
+            yield _json_lines(frame)
+        else:
+            yield frame.to_csv(index=False, header=is_first, lineterminator="\n")
         is_first = False
 
 
 def _free_names(columns: Mapping[str, Any], taken: Iterable[str]) -> dict[str, Any]:
     """Return the columns, with heatbath_ before each name that is among the taken ones."""
-    taken, renamed = list(taken), {}
-    for name, values in columns.items():
-        while name in taken:
-            name = f"heatbath_{name}"
-        taken.append(name)
-        renamed[name] = values
+    reserved = set(taken)
+    renamed = {}
+    for name, cells in columns.items():
+        free_name = name
+        while free_name in reserved:
+            free_name = f"heatbath_{free_name}"
+        reserved.add(free_name)
+        renamed[free_name] = cells
     return renamed
 
 
@@ -211,33 +217,50 @@ def _features(run: Run, frame: pd.DataFrame, name: str) -> Floats:
     ValueError
         If columns are missing, or cells aren't numbers where numbers are needed; the message lists them.
     """
+    encoder = run.problem.encoder
+    if encoder is None:
+        return _numeric_features(run.problem.features, frame, name)
+    try:
+        return encoder.transform(frame)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _numeric_features(features: Sequence[str], frame: pd.DataFrame, name: str) -> Floats:
+    """Return columns of numbers, (rows, features), or raise ValueError as `_features` does.
+
+    Parameters
+    ----------
+    features
+        Names of the columns.
+    frame
+        The table.
+    name
+        What an error message calls the table.
+    """
     import numpy as np
 
     from heatbath.datasets.tables.parsing import numbers
     from heatbath.datasets.tables.read import problem_message
 
-    if run.problem.encoder is not None:
-        try:
-            return run.problem.encoder.transform(frame)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-
-    features = run.problem.features
-    if missing := [feature for feature in features if feature not in frame.columns]:
+    missing = [feature for feature in features if feature not in frame.columns]
+    if missing:
         raise ValueError(
             f"{name}: there is no column {', '.join(map(repr, missing))}; it has "
             f"{', '.join(map(repr, frame.columns))}"
         )
 
-    columns = {feature: numbers(frame[feature]) for feature in features}
-    problems = [
-        f"{frame.index.name or 'row'} {row}, column {feature!r}: a number is needed, got {cell!r}"
-        for feature, values in columns.items()
-        for row, cell in frame[feature][np.isnan(values)].items()
-    ]
+    row_label = frame.index.name or "row"
+    columns = []
+    problems = []
+    for feature in features:
+        column = numbers(frame[feature])
+        columns.append(column)
+        for row, cell in frame[feature][np.isnan(column)].items():
+            problems.append(f"{row_label} {row}, column {feature!r}: a number is needed, got {cell!r}")
     if problems:
         raise ValueError(problem_message(name, problems))
-    return np.column_stack(list(columns.values()))
+    return np.column_stack(columns)
 
 
 def _knows_noise(run: Run) -> bool:
@@ -281,21 +304,23 @@ def _new_columns(run: Run, X: Floats, coverage: float) -> dict[str, Any]:
     """
     from heatbath.datasets.tasks import TASKS
 
-    problem, prediction = run.problem, run.predict(X)
-    if TASKS[problem.task].classes:
-        return _class_columns(problem.targets, prediction)
+    targets = run.problem.targets
+    prediction = run.predict(X)
+    if TASKS[run.problem.task].classes:
+        return _class_columns(targets, prediction)
 
-    columns = {"prediction": prediction.mean, "std": prediction.sd}
+    estimates = {"prediction": prediction.mean, "std": prediction.sd}
     if _knows_noise(run):
         low, high = run.calibration().interval(run.predictive(X), coverage)
-        columns = {"prediction": prediction.mean, "sd": prediction.sd, "low": low, "high": high}
+        estimates = {"prediction": prediction.mean, "sd": prediction.sd, "low": low, "high": high}
+    if len(targets) == 1:
+        return {name: estimate[:, 0] for name, estimate in estimates.items()}
 
-    has_one_target = len(problem.targets) == 1
-    return {
-        name if has_one_target else f"{name}_{target}": values[:, i]
-        for name, values in columns.items()
-        for i, target in enumerate(problem.targets)
-    }
+    columns = {}
+    for name, estimate in estimates.items():
+        for index, target in enumerate(targets):
+            columns[f"{name}_{target}"] = estimate[:, index]
+    return columns
 
 
 def _class_columns(classes: Sequence[str], prediction: Prediction[Floats]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -109,7 +110,8 @@ def reproduce(
 
 def _known_experiments(names: Sequence[str]) -> list[str]:
     """Return the names of experiments, each once, or exit with an error if there is no such experiment."""
-    if unknown := [name for name in names if name not in NAMES]:
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
         _refuse(
             f"there is no experiment {', '.join(dict.fromkeys(unknown))}: accepted are {', '.join(NAMES)}"
         )
@@ -118,7 +120,8 @@ def _known_experiments(names: Sequence[str]) -> list[str]:
 
 def _command_to_continue() -> str:
     """Return the command line of this process without --again, which would repeat finished experiments."""
-    return shlex.join(["heatbath", *(argument for argument in sys.argv[1:] if argument != "--again")])
+    arguments = [argument for argument in sys.argv[1:] if argument != "--again"]
+    return shlex.join(["heatbath", *arguments])
 
 
 def _run_experiments(
@@ -154,7 +157,8 @@ def _run_experiments(
     finished: dict[str, ExperimentResult] = {}
     failures: dict[str, str] = {}
     with _progress_bars(console) as bars, using_named(executor):
-        for outcome in runner.reproduce(names, folder, quick, repeat, lambda name: _start_bar(bars, name)):
+        outcomes = runner.reproduce(names, folder, quick, repeat, partial(_start_bar, bars))
+        for outcome in outcomes:
             if isinstance(outcome, runner.ExperimentResult):
                 finished[outcome.experiment.name] = outcome
                 _print_verdicts(bars.console, outcome)
@@ -184,11 +188,13 @@ def _with_earlier(finished: dict[str, ExperimentResult], folder: Path, quick: bo
 
     results = []
     for name in NAMES:
-        result = finished.get(name)
-        if result is None and (result := runner.load_result(find(name), folder / name, quick)):
-            runner.publish(result)
-        if result is not None:
-            results.append(result)
+        if name in finished:
+            results.append(finished[name])
+            continue
+        earlier = runner.load_result(find(name), folder / name, quick)
+        if earlier is not None:
+            runner.publish(earlier)
+            results.append(earlier)
     return results
 
 
@@ -216,7 +222,10 @@ def _write_reports(
     from heatbath.paper import report
 
     finished = {result.experiment.name for result in results}
-    missing = {name: failures.get(name, "not finished yet") for name in NAMES if name not in finished}
+    missing = {}
+    for name in NAMES:
+        if name not in finished:
+            missing[name] = failures.get(name, "not finished yet")
     command = "heatbath reproduce --quick" if quick else "heatbath reproduce"
     report.write_html(results, missing, folder / PAGE, command)
     if docs is not None:
@@ -244,11 +253,11 @@ def _list_experiments(console: Console, names: list[str], json: bool) -> None:
     """
     experiments = {name: find(name) for name in names}
     if json:
-        values = {
-            name: {"title": experiment.title, "claims": [claim.text for claim in experiment.claims]}
-            for name, experiment in experiments.items()
-        }
-        _emit_json(values)
+        descriptions = {}
+        for name, experiment in experiments.items():
+            claims = [claim.text for claim in experiment.claims]
+            descriptions[name] = {"title": experiment.title, "claims": claims}
+        _emit_json(descriptions)
         return
 
     table = Table("name", "experiment", "claims", box=None)

@@ -31,14 +31,17 @@ def open_pipe(data: object) -> contextlib.AbstractContextManager[BinaryIO] | Non
         return contextlib.nullcontext(sys.stdin.buffer)
     try:
         path = Path(str(data)).expanduser()
-        return path.open("rb") if stat.S_ISFIFO(path.stat().st_mode) else None
+        is_pipe = stat.S_ISFIFO(path.stat().st_mode)
+        return path.open("rb") if is_pipe else None
     except OSError:
         return None  # reading the file reports the error later
 
 
 def check_free(out: Path | None) -> None:
     """Raise FileExistsError for a folder that isn't empty, apart from leftovers of interrupted writes."""
-    if out is not None and out.is_dir() and any(not is_leftover(path) for path in out.iterdir()):
+    if out is None or not out.is_dir():
+        return
+    if not all(is_leftover(path) for path in out.iterdir()):
         hint = f"; continue the run in it: heatbath resume {out}" if (out / SETTINGS).exists() else ""
         raise FileExistsError(f"{out} is not empty, so nothing is written to it: choose another --out{hint}")
 
@@ -55,7 +58,7 @@ def claim_folder(out: Path | None, name: str, settings: str) -> Path:
     settings
         Text of its settings file.
     """
-    folder = _make_folder(out) if out is not None else _make_numbered_folder(name)
+    folder = _make_numbered_folder(name) if out is None else _make_folder(out)
     try:
         write(folder / SETTINGS, settings)
     except BaseException:

@@ -51,14 +51,16 @@ def read_settings(path: Path, command: str | None = None) -> tuple[str, Settings
         raise ValueError(f"{path}: command must be one of {', '.join(COMMANDS)}, got {file_command!r}")
     if command is not None and file_command != command:
         raise ValueError(f"{path} is for heatbath {file_command}, not for heatbath {command}")
-    if isinstance(training := content.get("training"), dict):
+    training = content.get("training")
+    if isinstance(training, dict):
         content["training"] = {FORMER_NAMES.get(key, key): value for key, value in training.items()}
 
     accepted = _accepted_keys(file_command)
-    for section, values in content.items():
-        if section not in accepted or not isinstance(values, dict):
+    for section, content_of_section in content.items():
+        if section not in accepted or not isinstance(content_of_section, dict):
             raise ValueError(f"{path}: {section!r} is not a section; accepted: {', '.join(accepted)}")
-        for name, table in values.items() if section == "methods" else [(section, values)]:
+        tables = content_of_section if section == "methods" else {section: content_of_section}
+        for name, table in tables.items():
             if not isinstance(table, dict):
                 raise ValueError(f"{path}: methods.{name} must be a section, got {table!r}")
             if section in ("method", "methods") and "name" in table:
@@ -91,7 +93,8 @@ def _accepted_keys(command: str) -> dict[str, list[str]]:
 
 def check_keys(label: str, table: Mapping[str, object], accepted: Collection[str]) -> None:
     """Raise ValueError if a table has other than the accepted keys; `label` names the table in the error."""
-    if unknown := [key for key in table if key not in accepted]:
+    unknown = [key for key in table if key not in accepted]
+    if unknown:
         raise ValueError(f"{label} has no {', '.join(unknown)}; accepted: {', '.join(accepted)}")
 
 
@@ -112,8 +115,9 @@ def merge_settings(file: Settings, options: Settings, methods: list[str]) -> Set
         section: _merge_section(section, file.get(section, {}), options.get(section, {}))
         for section in SECTIONS
     }
-    chosen = labelled([method_of(text) for text in methods]) if methods else file.get("methods", {})
-    return sections | {"methods": chosen}
+    if methods:
+        return sections | {"methods": labelled([method_of(text) for text in methods])}
+    return sections | {"methods": file.get("methods", {})}
 
 
 def _merge_section(section: str, file: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +126,9 @@ def _merge_section(section: str, file: dict[str, Any], options: dict[str, Any]) 
         options = _with_inline_coefficients(options)
     if _names_another(section, file, options):
         file = {}
-    overridden = {key for option in options for key in OVERRIDDEN.get(option, ())}
+    overridden: set[str] = set()
+    for option in options:
+        overridden.update(OVERRIDDEN.get(option, ()))
     kept = {key: value for key, value in file.items() if key not in overridden}
     return {**kept, **options}
 
@@ -140,8 +146,12 @@ def _with_inline_coefficients(options: dict[str, Any]) -> dict[str, Any]:
 
     A coefficient both in the name and as an option of its own is refused.
     """
-    inline = method_of(options["name"]) if "name" in options else {}
-    if repeated := [name for name in inline if name != "name" and name in options]:
+    if "name" not in options:
+        return options
+    inline = method_of(options["name"])
+    coefficients = [name for name in inline if name != "name"]
+    repeated = [name for name in coefficients if name in options]
+    if repeated:
         raise ValueError(
             f"{', '.join(repeated)} is given twice, in --method {options['name']} and as an option: remove "
             "one of them"
@@ -154,8 +164,11 @@ def write_settings(command: str, settings: Settings) -> str:
     import tomli_w
 
     tables = settings["methods"].values() if command in WITH_SEVERAL_METHODS else [settings["method"]]
-    part_tables = [part for table in tables for part in table.get("parts", {"all": table}).values()]
-    modules = dict.fromkeys(table["module"] for table in part_tables if "module" in table)
+    modules: dict[str, None] = {}  # as an ordered set
+    for table in tables:
+        for part in table.get("parts", {"all": table}).values():
+            if "module" in part:
+                modules[part["module"]] = None
     imports = "".join(f"--import {module} " for module in modules)
     note = f"# Reproduce with: heatbath {imports}{command} --settings settings.toml\n"
     return note + tomli_w.dumps({"command": command, **settings})

@@ -121,7 +121,8 @@ class Tuning:
             The best partition of each method, by label. Its temperature is lowered for the last steps if the
             settings say so.
         """
-        settings, cold = self.settings["search"], self.cold
+        settings = self.settings["search"]
+        cold = self.cold
         if cold is not None:
             partitions = {name: partition.cooled(cold) for name, partition in partitions.items()}
         return make_plan(
@@ -179,7 +180,8 @@ class Tuning:
         search = self.settings["search"] | {"chains": max(self.fresh, 1), "seed": self.seed}
         training = {key: search[key] for key in ("steps", "batch", "chains", "seed")}
         training |= _without_defaults({key: search[key] for key in ("shuffled", "dtype")}, DEFAULTS)
-        training |= {} if self.cold is None else {"colder_from": self.cold}
+        if self.cold is not None:
+            training["colder_from"] = self.cold
 
         words = [
             *option_words("problem", _problem_without_defaults(self.settings["problem"])),
@@ -208,7 +210,8 @@ class Tuning:
             they aren't options.
         """
         table = self.settings["methods"][method]
-        choice, name = find(table["name"], table.get("module")), table["name"]
+        name = table["name"]
+        choice = find(name, table.get("module"))
         defaults = {key: argument.default for key, argument in choice.arguments.items()}
         fixed = {key: value for key, value in table.items() if key not in (*NOT_COEFFICIENTS, *values)}
         coefficients = _without_defaults(fixed, defaults) | dict(values)
@@ -244,7 +247,8 @@ def prepare_tuning(settings: Settings) -> tuple[Tuning, Settings]:
     network = MLP(**settings["network"])
     if not settings["methods"]:
         raise ValueError("name the methods to tune, such as --method adlala --method adam:h=1e-4..0.1")
-    searched, tables = {}, {}
+    searched = {}
+    tables = {}
     for label, table in settings["methods"].items():
         searched[label], tables[label] = make_family(label, table)
 
@@ -291,14 +295,14 @@ def make_family(label: str, table: Mapping[str, Any]) -> tuple[Family, dict[str,
     choice = find(table.get("name"), table.get("module"))
     (default_family,) = families(table["name"])
     coefficients = {name: value for name, value in table.items() if name not in NOT_COEFFICIENTS}
-    chosen_ranges = {
-        name: _read_range(f"{choice.title}: {name}", value, default_family.ranges.get(name))
-        for name, value in coefficients.items()
-        if isinstance(value, Mapping) or (isinstance(value, str) and TO in value)
-    }
+    chosen_ranges = {}
+    for name, value in coefficients.items():
+        if _is_range(value):
+            default = default_family.ranges.get(name)
+            chosen_ranges[name] = _read_range(f"{choice.title}: {name}", value, default)
     fixed = {name: value for name, value in table.items() if name not in chosen_ranges}
-    ranges = {**default_family.ranges, **chosen_ranges}
-    ranges = {name: interval for name, interval in ranges.items() if name not in fixed}
+    possible_ranges = {**default_family.ranges, **chosen_ranges}
+    ranges = {name: interval for name, interval in possible_ranges.items() if name not in fixed}
 
     partition, complete = partition_of({**fixed, **ranges})
     if partition.axes() or partition.finds_stepsize:
@@ -315,6 +319,11 @@ def make_family(label: str, table: Mapping[str, Any]) -> tuple[Family, dict[str,
     code = (lambda values: make(values).code) if has_fixed_values else default_family.code
     plain = {name: asdict(value) if isinstance(value, Between) else value for name, value in complete.items()}
     return Family(label, ranges, make, code), plain
+
+
+def _is_range(value: object) -> bool:
+    """Return True for a range as text LOW..HIGH or as a table."""
+    return isinstance(value, Mapping) or (isinstance(value, str) and TO in value)
 
 
 def _read_range(label: str, value: str | Mapping[str, Any], default: Between | None) -> Between:
@@ -335,8 +344,9 @@ def _read_range(label: str, value: str | Mapping[str, Any], default: Between | N
         value = {"low": number(end, low), "high": number(end, high)}
     if not {"low", "high"} <= value.keys() <= {"low", "high", "scale"}:
         raise ValueError(f"{label} must be a number or a range {{low, high, scale}}, got {value!r}")
+    usual_scale = "log" if default is None else default.scale
     try:
-        return Between(**{"scale": "log" if default is None else default.scale, **value})
+        return Between(**{"scale": usual_scale, **value})
     except (TypeError, ValueError) as error:
         raise type(error)(f"{label}: {error}") from None
 
@@ -357,4 +367,5 @@ def _problem_without_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that differ from their default, or have none."""
-    return {name: value for name, value in values.items() if name not in defaults or defaults[name] != value}
+    no_default = object()  # differs from all values
+    return {name: value for name, value in values.items() if defaults.get(name, no_default) != value}

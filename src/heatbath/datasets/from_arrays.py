@@ -15,6 +15,7 @@ from heatbath.datasets.tasks import TASKS, Task
 # Whole numbers are the targets of a regression if more than 20 are different, or more than three in four
 MOST_CLASSES = 20
 MOSTLY = 0.75
+MOST_LISTED = 10  # names of classes that a message lists
 
 
 class Split(NamedTuple):
@@ -34,6 +35,12 @@ class Split(NamedTuple):
     X_test: Floats
     Y_test: Floats
     weights_test: Floats | None
+
+    def balanced(self, class_factors: Floats) -> Split:
+        """Return the examples with the weights for training multiplied by the factors of their classes."""
+        row_factors = class_factors[self.Y[:, 0].astype(np.int64)]
+        user_weights = 1.0 if self.weights is None else self.weights
+        return self._replace(weights=row_factors * user_weights)
 
 
 def from_arrays(  # noqa: PLR0913 # options by keyword
@@ -96,34 +103,67 @@ def from_arrays(  # noqa: PLR0913 # options by keyword
     Problem('arrays', regression, 40 training and 10 test examples, 1 inputs, 1 outputs)
     """
     inputs, labels, row_weights = _checked_rows(X, y, weights)
-    task = _inferred_task(labels) if task is None else task
+    if task is None:
+        task = _inferred_task(labels)
     choice("task", task, tuple(TASKS))
-    targets, names = _encode_targets("y", labels, task, labels)
+    targets, target_names = _encode_targets("y", labels, task, labels)
 
-    if X_test is None and y_test is None:
-        test, train = split(len(inputs), test_share, seed, strata(labels, task))
-        weighted = (None, None) if row_weights is None else (row_weights[train], row_weights[test])
-        data = Split(inputs[train], targets[train], weighted[0], inputs[test], targets[test], weighted[1])
-    elif X_test is None or y_test is None:
+    if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test must be given together, or neither of them")
+    if X_test is None:
+        test_rows, training_rows = split(len(inputs), test_share, seed, strata(labels, task))
+        examples = _split_rows(inputs, targets, row_weights, test_rows, training_rows)
     else:
-        tests = numbers("X_test", X_test, (2,))
+        test_inputs = numbers("X_test", X_test, (2,))
         test_targets, _ = _encode_targets("y_test", _target_columns("y_test", y_test), task, labels)
-        if tests.shape[1] != inputs.shape[1] or test_targets.shape != (len(tests), targets.shape[1]):
-            raise ValueError(
-                "X_test and y_test must have the columns of X and y and the same number of rows; X is "
-                f"{inputs.shape}, y {targets.shape}, X_test {tests.shape}, y_test {test_targets.shape}"
-            )
-        data = Split(inputs, targets, row_weights, tests, test_targets, None)
+        examples = Split(inputs, targets, row_weights, test_inputs, test_targets, None)
+        _check_test_shapes(examples)
 
-    factors = None
-    if class_weight is not None:  # balancing multiplies the weights that the user has given
-        factors = _balancing_factors(data.Y, task, class_weight, len(names))
-        row_factors = factors[data.Y[:, 0].astype(np.int64)]
-        data = data._replace(weights=row_factors * (1.0 if data.weights is None else data.weights))
+    class_factors = None
+    if class_weight is not None:
+        class_factors = _balancing_factors(examples.Y, task, class_weight, len(target_names))
+        examples = examples.balanced(class_factors)
 
-    columns = tuple(f"x{i}" for i in range(1, inputs.shape[1] + 1)) if features is None else features
-    return _scaled_problem(data, task, columns, names, standardise, factors)
+    if features is None:
+        features = [f"x{i}" for i in range(1, inputs.shape[1] + 1)]
+    return _scaled_problem(examples, task, features, target_names, standardise, class_factors)
+
+
+def _split_rows(
+    inputs: Floats,
+    targets: Floats,
+    weights: Floats | None,
+    test_rows: NDArray[np.int64],
+    training_rows: NDArray[np.int64],
+) -> Split:
+    """Return the rows with these indices as test and training examples.
+
+    Parameters
+    ----------
+    inputs, targets, weights : array
+        Columns of all rows; weights may be None.
+    test_rows, training_rows : array of int
+        Indices of rows.
+    """
+    training_weights = None
+    test_weights = None
+    if weights is not None:
+        training_weights = weights[training_rows]
+        test_weights = weights[test_rows]
+    return Split(
+        inputs[training_rows], targets[training_rows], training_weights,
+        inputs[test_rows], targets[test_rows], test_weights,
+    )  # fmt: skip
+
+
+def _check_test_shapes(examples: Split) -> None:
+    """Raise ValueError if test examples lack columns of the training examples, or a row lacks its target."""
+    X, Y, X_test, Y_test = examples.X, examples.Y, examples.X_test, examples.Y_test
+    if X_test.shape[1] != X.shape[1] or Y_test.shape != (len(X_test), Y.shape[1]):
+        raise ValueError(
+            "X_test and y_test must have the columns of X and y and the same number of rows; X is "
+            f"{X.shape}, y {Y.shape}, X_test {X_test.shape}, y_test {Y_test.shape}"
+        )
 
 
 def _checked_rows(
@@ -145,7 +185,8 @@ def _checked_rows(
         Texts or numbers.
     weights : array, (rows,), or None
     """
-    inputs, labels = numbers("X", X, (2,)), _target_columns("y", y)
+    inputs = numbers("X", X, (2,))
+    labels = _target_columns("y", y)
     if len(inputs) != len(labels) or not len(inputs):
         raise ValueError(
             f"X and y must have the same number of rows, at least one; got {len(inputs)} and {len(labels)}"
@@ -163,23 +204,23 @@ def _checked_rows(
             "weights must be >= 0, and positive for some rows; they are from "
             f"{row_weights.min():g} to {row_weights.max():g}"
         )
-    counts = row_weights > 0
-    return inputs[counts], labels[counts], row_weights[counts]
+    is_counted = row_weights > 0
+    return inputs[is_counted], labels[is_counted], row_weights[is_counted]
 
 
 def _scaled_problem(
-    data: Split,
+    examples: Split,
     task: Task,
     features: Sequence[str],
     targets: tuple[str, ...],
     standardise: bool,
-    factors: Floats | None,
+    class_factors: Floats | None,
 ) -> Problem:
     """Return the problem with one draw of these examples.
 
     Parameters
     ----------
-    data : Split
+    examples : Split
         Training and test examples in the user's units, with all weights.
     task : str
         The task.
@@ -187,21 +228,27 @@ def _scaled_problem(
         Names of the columns of X, and of the classes or of the columns of Y.
     standardise : bool
         True to give every feature, and the targets of a regression, mean 0 and variance 1.
-    factors : array, (classes,), or None
+    class_factors : array, (classes,), or None
         Factors that balance the classes, if the weights contain them.
     """
-    shift, scale = standard(data.X, data.weights, standardise)
-    target_units = standard(data.Y, data.weights, standardise and task == "regression")
+    shift, scale = standard(examples.X, examples.weights, standardise)
+    target_units = standard(examples.Y, examples.weights, standardise and task == "regression")
+    factors_by_class = None if class_factors is None else tuple(class_factors.tolist())
     return Problem(
         "arrays", task,
-        _scaled(data.X, shift, scale), _scaled(data.Y, *target_units),
-        _scaled(data.X_test, shift, scale), _scaled(data.Y_test, *target_units),
+        _scaled(examples.X, shift, scale), _scaled(examples.Y, *target_units),
+        _scaled(examples.X_test, shift, scale), _scaled(examples.Y_test, *target_units),
         features,  # type: ignore[arg-type]  # Problem makes a tuple of it, or says why not
         targets, shift, scale, *target_units,
-        weights_train=None if data.weights is None else data.weights[None],
-        weights_test=None if data.weights_test is None else data.weights_test[None],
-        class_factors=None if factors is None else tuple(factors.tolist()),
+        weights_train=_as_only_draw(examples.weights),
+        weights_test=_as_only_draw(examples.weights_test),
+        class_factors=factors_by_class,
     )  # fmt: skip
+
+
+def _as_only_draw(weights: Floats | None) -> Floats | None:
+    """Return the weights of rows as those of the only draw, (1, rows); None stays None."""
+    return None if weights is None else weights[None]
 
 
 def _scaled(values: Floats, shift: Floats, scale: Floats) -> Floats:
@@ -236,19 +283,21 @@ def split(
     share = real("test_share", test_share, SHARE)
     if not share:
         return np.arange(0), np.arange(rows)
-    tests = min(rows - 1, max(1, round(share * rows)))
+    test_count = min(rows - 1, max(1, round(share * rows)))
     order = np.random.default_rng(whole("seed", seed, low=0)).permutation(rows)
     if classes is None:
-        return order[:tests], order[tests:]
+        return order[:test_count], order[test_count:]
 
     _, codes, counts = np.unique(classes[order], return_inverse=True, return_counts=True)
-    if (counts - 1).sum() < tests:  # too few rows to leave one of each class for training
-        return order[:tests], order[tests:]
+    if (counts - 1).sum() < test_count:  # too few rows to leave one of each class for training
+        return order[:test_count], order[test_count:]
 
     # The first rows of each class in the drawn order are for the test
-    rank_in_class, by_class = np.empty(rows, np.int64), np.argsort(codes, kind="stable")
-    rank_in_class[by_class] = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
-    is_test = rank_in_class < _test_rows_of_classes(counts, tests)[codes]
+    by_class = np.argsort(codes, kind="stable")
+    class_starts = np.cumsum(counts) - counts
+    rank_in_class = np.empty(rows, np.int64)
+    rank_in_class[by_class] = np.arange(rows) - np.repeat(class_starts, counts)
+    is_test = rank_in_class < _test_rows_of_classes(counts, test_count)[codes]
     return order[is_test], order[~is_test]
 
 
@@ -262,19 +311,26 @@ def _test_rows_of_classes(counts: NDArray[np.int64], tests: int) -> NDArray[np.i
     tests : int
         Rows of the test.
     """
-    exact, largest = tests * counts / counts.sum(), counts - 1
-    smallest = np.minimum(largest, int(np.count_nonzero(largest) <= tests))  # one of each class if possible
+    exact = tests * counts / counts.sum()
+    largest = counts - 1
+    has_one_of_each = np.count_nonzero(largest) <= tests
+    smallest = np.minimum(largest, 1) if has_one_of_each else np.zeros_like(largest)
     rounded: NDArray[np.int64] = np.clip(np.floor(exact).astype(np.int64), smallest, largest)
-    while direction := int(np.sign(tests - rounded.sum())):
+
+    while rounded.sum() != tests:
+        direction = int(np.sign(tests - rounded.sum()))
         can_change = rounded < largest if direction > 0 else rounded > smallest
-        rounded[np.argmax(np.where(can_change, direction * (exact - rounded), -np.inf))] += direction
+        remainders = np.where(can_change, direction * (exact - rounded), -np.inf)
+        rounded[np.argmax(remainders)] += direction
     return rounded
 
 
 def strata(y: NDArray[Any], task: Task | None) -> NDArray[Any] | None:
     """Return the class of each row, (rows,), for a stratified split; None if the targets are numbers."""
     labels = _target_columns("y", y)
-    return labels[:, 0] if TASKS[_inferred_task(labels) if task is None else task].classes else None
+    if task is None:
+        task = _inferred_task(labels)
+    return labels[:, 0] if TASKS[task].classes else None
 
 
 def _balancing_factors(Y: Floats, task: Task, class_weight: object, classes: int) -> Floats:
@@ -313,24 +369,26 @@ def _target_columns(label: str, values: object) -> NDArray[Any]:
         Numbers, texts, or truth values, which become text.
     """
     array = np.asarray(values)
-    is_text = array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat)
-    if array.dtype.kind in "bUT" or is_text:
-        array = array.astype(str)
-        if array.ndim not in (1, 2) or np.isin(np.char.lower(np.char.strip(array)), ["", "nan"]).any():
+    holds_text_objects = array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat)
+    if array.dtype.kind in "bUT" or holds_text_objects:
+        columns = array.astype(str)
+        is_missing = np.isin(np.char.lower(np.char.strip(columns)), ["", "nan"])
+        if columns.ndim not in (1, 2) or is_missing.any():
             raise ValueError(
                 f"{label} must be one column of names of classes, without missing names, got {values!r}"
             )
     else:
-        array = numbers(label, values, (1, 2))
-    return array[:, None] if array.ndim == 1 else array
+        columns = numbers(label, values, (1, 2))
+    return columns[:, None] if columns.ndim == 1 else columns
 
 
 def _inferred_task(y: NDArray[Any]) -> Task:
     """Return the task that suits targets, (examples, columns); it is never counts."""
     distinct = np.unique(y)
-    is_varied = len(distinct) > MOST_CLASSES or len(distinct) > max(2, MOSTLY * len(y))
-    if y.dtype.kind == "f" and (y.shape[1] > 1 or is_varied or (distinct != np.floor(distinct)).any()):
-        return "regression"
+    if y.dtype.kind == "f":
+        is_varied = len(distinct) > MOST_CLASSES or len(distinct) > max(2, MOSTLY * len(y))
+        if y.shape[1] > 1 or is_varied or (distinct != np.floor(distinct)).any():
+            return "regression"
     return "binary" if len(distinct) == 2 else "classes"
 
 
@@ -361,20 +419,28 @@ def _encode_targets(
             raise ValueError(f"{label} must hold numbers for task {task!r}, got {y[0, 0]!r}")
         if task == "counts":
             check_counts(label, y)
-        return y, ("y",) if y.shape[1] == 1 else tuple(f"y{i}" for i in range(1, y.shape[1] + 1))
+        if y.shape[1] == 1:
+            return y, ("y",)
+        return y, tuple(f"y{i}" for i in range(1, y.shape[1] + 1))
 
     classes = np.unique(training)
-    if training.dtype.kind == "f":
-        names = [np.format_float_positional(value, trim="-") for value in classes]
-    else:
-        names = list(map(str, classes))
+    class_names = tuple(_class_name(value) for value in classes)
+    listed = ", ".join(class_names[:MOST_LISTED])
 
-    if y.shape[1] != 1 or len(classes) < 2 or (task == "binary" and len(classes) > 2):
+    is_binary = task == "binary"
+    if y.shape[1] != 1 or len(classes) < 2 or (is_binary and len(classes) > 2):
+        needed = "two" if is_binary else "at least two"
         raise ValueError(
-            f"{label} must be one column with {'two' if task == 'binary' else 'at least two'} classes for "
-            f"task {task!r}, got {y.shape[1]} columns and the classes {', '.join(names[:10])}; for a "
-            "regression pass task='regression'"
+            f"{label} must be one column with {needed} classes for task {task!r}, got {y.shape[1]} columns "
+            f"and the classes {listed}; for a regression pass task='regression'"
         )
     if y.dtype.kind != training.dtype.kind or not np.isin(y, classes).all():
-        raise ValueError(f"{label} must hold only classes that y has: {', '.join(names[:10])}")
-    return np.searchsorted(classes, y).astype(np.float64), tuple(names)
+        raise ValueError(f"{label} must hold only classes that y has: {listed}")
+    return np.searchsorted(classes, y).astype(np.float64), class_names
+
+
+def _class_name(label: np.str_ | np.float64) -> str:
+    """Return the name of a class: its text, or its number without a point if it is whole."""
+    if isinstance(label, np.floating):
+        return np.format_float_positional(label, trim="-")
+    return str(label)

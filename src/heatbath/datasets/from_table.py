@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from heatbath.datasets.tasks import TASKS, Task
 
 # Copies that are in memory at once while a table is read: of the features, and of the raw cells
 FEATURE_COPIES, CELL_COPIES = 5, 2
+FLOAT_BYTES, GIGABYTE = 8, 1e9  # bytes of a feature, and of a gigabyte
 KEPT_FACTOR = 2  # while rows are drawn at random, up to twice as many are kept
 PERFECT = 1 - 1e-9  # a correlation above which a feature determines a target
 FEWEST_ROWS, MOST_ROWS = 10, 100_000  # rows for such a correlation: from how many on, and at most
@@ -58,7 +60,7 @@ class Columns(NamedTuple):
     @property
     def reserved(self) -> list[str]:
         """Columns that are no features: targets and weights."""
-        return [*self.targets, *([] if self.weights is None else [self.weights])]
+        return self.targets if self.weights is None else [*self.targets, self.weights]
 
     def encoder_options(self) -> dict[str, list[str]]:
         """Return the options without reserved columns."""
@@ -75,22 +77,29 @@ class Columns(NamedTuple):
         present : list of str
             Names of the columns that the table has.
         """
-        reserved, options = self.reserved, self.options
-        mentioned = dict.fromkeys([*reserved, *chain(*options.values())])
+        reserved = self.reserved
+        mentioned = dict.fromkeys([*reserved, *chain(*self.options.values())])
         problems = [_missing_column(name, present) for name in mentioned if name not in present]
 
-        for name in dict.fromkeys(name for name in reserved if reserved.count(name) > 1):
+        repeated = dict.fromkeys(name for name in reserved if reserved.count(name) > 1)
+        for name in repeated:
             problems.append(f"target and weights must be different columns, got {name!r} twice")
 
-        for name in dict.fromkeys(options["ignore"]):
-            conflicts = [f"in {option}" for option in ("categorical", "keep") if name in options[option]]
-            conflict = "is the target, or the weights" if name in reserved else " and ".join(conflicts)
+        for name in dict.fromkeys(self.options["ignore"]):
+            conflict = self._conflict_of_ignored(name)
             if conflict:
                 problems.append(f"column {name!r} is in ignore, and {conflict}: remove one of the two")
 
         if not problems and len(present) == len(reserved):
             problems.append(f"there is no column beside {_listed(reserved)}, from which it could be learned")
         return problems
+
+    def _conflict_of_ignored(self, name: str) -> str:
+        """Return which other role a column in `ignore` has, in words; "" if it has none."""
+        if name in self.reserved:
+            return "is the target, or the weights"
+        others = [option for option in ("categorical", "keep") if name in self.options[option]]
+        return " and ".join(f"in {option}" for option in others)
 
 
 class Examples(NamedTuple):
@@ -184,8 +193,9 @@ def from_table(  # noqa: PLR0913 # options by keyword
     name = "the table" if isinstance(table, (pd.DataFrame, Opened)) else source_name(table)
     targets = [target] if isinstance(target, str) else list(target)
     options = {
-        option: (names,) if isinstance(names, str) else tuple(names)
-        for option, names in (("ignore", ignore), ("categorical", categorical), ("keep", keep))
+        "ignore": _as_names(ignore),
+        "categorical": _as_names(categorical),
+        "keep": _as_names(keep),
     }
     columns = Columns(targets, weights, options)
     cells, y, row_weights, notes, decimal = _read_examples(table, name, columns, task, rows, seed)
@@ -208,6 +218,11 @@ def from_table(  # noqa: PLR0913 # options by keyword
     labels = problem.targets if TASKS[problem.task].classes else tuple(targets)
     stem = Path(name).stem if isinstance(table, (str, os.PathLike)) and table != "-" else "table"
     return replace(problem, name=stem, targets=labels, encoder=encoder.with_remarks(remarks, decimal))
+
+
+def _as_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names as a tuple; a single text is one name."""
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _read_examples(
@@ -245,14 +260,17 @@ def _read_examples(
     from heatbath.datasets.tables.target import Targets, read_targets, read_weights
 
     opened, wrong_lines, advice = _open_table(table, name, columns, rows, seed)
-    frame, notes, decimal = as_frame(opened.frame), opened.notes, opened.decimal
+    frame = as_frame(opened.frame)
+    notes = opened.notes
+    decimal = opened.decimal
     del opened  # with its frame, which may fill most of the memory
 
     wrong_names = columns.problems(list(frame.columns))
     targets = Targets(np.empty(0), np.ones(len(frame), bool))
     if set(frame.columns).issuperset(columns.targets):
         targets = read_targets(frame, columns.targets, task)
-    frame = frame if targets.rows.all() else frame[targets.rows]
+    if not targets.rows.all():
+        frame = frame[targets.rows]
     weights: Floats | None = None
     wrong_weights: list[str] = []
     if columns.weights is not None and columns.weights in frame.columns:
@@ -261,11 +279,16 @@ def _read_examples(
     # All problems are collected first, so that the user sees them at once
     if wrong_names or wrong_lines or targets.problems or wrong_weights:
         message = problem_message(name, wrong_names, wrong_lines, targets.problems, wrong_weights)
-        raise ValueError(message + (advice if wrong_lines else "") + targets.hint)
+        if wrong_lines:
+            message += advice
+        raise ValueError(message + targets.hint)
 
     y = targets.y
     if weights is not None:
-        y, frame, weights = y[weights > 0], frame[weights > 0], weights[weights > 0]
+        is_counted = weights > 0
+        y = y[is_counted]
+        frame = frame[is_counted]
+        weights = weights[is_counted]
     return Examples(frame.drop(columns=columns.reserved), y, weights, (*notes, *targets.notes), decimal)
 
 
@@ -303,12 +326,14 @@ def _open_table(
     from heatbath.datasets.tables import Opened
     from heatbath.datasets.tables.read import draw_rows, problem_message, read_sample
 
-    def check_first_rows(first: pd.DataFrame, share: float) -> None:
+    def check_first_rows(first_rows: pd.DataFrame, share: float) -> None:
         """Raise an error for wrong names or too little memory, from rows that are a share of the file."""
-        if problems := columns.problems(list(first.columns)):
+        problems = columns.problems(list(first_rows.columns))
+        if problems:
             raise ValueError(problem_message(name, problems))
         unused = {*columns.reserved, *columns.options["ignore"]}
-        _check_memory(name, first[[column for column in first.columns if column not in unused]], share, rows)
+        used = [column for column in first_rows.columns if column not in unused]
+        _check_memory(name, first_rows[used], share, rows)
 
     if not isinstance(table, (pd.DataFrame, Opened)):
         return read_sample(table, rows=rows, seed=seed, look=check_first_rows)
@@ -372,11 +397,13 @@ def _determining_features(problem: Problem, targets: list[str]) -> list[str]:
     Such a feature often becomes known only together with the target. Several classes aren't checked, because
     their indices have no order.
     """
-    if problem.task == "classes" or problem.X_train.shape[1] < FEWEST_ROWS:
+    row_count = problem.X_train.shape[1]
+    if problem.task == "classes" or row_count < FEWEST_ROWS:
         return []
 
-    sample = slice(None, None, -(-problem.X_train.shape[1] // MOST_ROWS))  # every n-th row, n rounded up
-    X, Y = problem.X_train[0, sample], problem.Y_train[0, sample]
+    stride = math.ceil(row_count / MOST_ROWS)
+    X = problem.X_train[0, ::stride]
+    Y = problem.Y_train[0, ::stride]
     with np.errstate(all="ignore"):  # constants have no correlation
         covariance = (X - X.mean(axis=0)).T @ (Y - Y.mean(axis=0)) / len(X)
         is_perfect = np.abs(covariance / np.outer(X.std(axis=0), Y.std(axis=0))) > PERFECT
@@ -387,14 +414,14 @@ def _determining_features(problem: Problem, targets: list[str]) -> list[str]:
     ]
 
 
-def _check_memory(name: str, first: pd.DataFrame, share: float, rows: int | None) -> None:
+def _check_memory(name: str, first_rows: pd.DataFrame, share: float, rows: int | None) -> None:
     """Raise MemoryError if a table would not fit in the free memory.
 
     Parameters
     ----------
     name : str
         Name of the table in the message.
-    first : DataFrame
+    first_rows : DataFrame
         Its first rows, in the columns that become features.
     share : float
         The share of the file that they are.
@@ -403,24 +430,33 @@ def _check_memory(name: str, first: pd.DataFrame, share: float, rows: int | None
     """
     from heatbath.datasets.tables import TableEncoder
 
-    total = len(first) / share  # rows of the file, about
-    kept = total if rows is None else min(total, KEPT_FACTOR * rows)
+    file_rows = len(first_rows) / share
+    kept_rows = file_rows if rows is None else min(file_rows, KEPT_FACTOR * rows)
     try:
-        features = len(TableEncoder().fit(first).get_feature_names_out())
+        features = len(TableEncoder().fit(first_rows).get_feature_names_out())
     except ValueError:  # whose cause is reported when all rows have been read
-        features = first.shape[1]
+        features = first_rows.shape[1]
 
-    cell_bytes = first.memory_usage(deep=True, index=True).sum() / len(first)
-    bytes_per_row = CELL_COPIES * cell_bytes + 8 * FEATURE_COPIES * features
-    needed, free = kept * bytes_per_row, free_memory()
-    if needed > free:
-        rows_that_fit = float(f"{free / (2 * KEPT_FACTOR * bytes_per_row):.1g}")
-        raise MemoryError(
-            f"{name} has about {float(f'{total:.2g}'):,.0f} rows with {features:,} features: to learn from "
-            f"{'them' if rows is None else f'{rows:,} of them'} needs about {needed / 1e9:,.1f} GB of "
-            f"memory, and {free / 1e9:,.1f} GB are free. Learn from fewer rows, drawn at random (--rows "
-            f"{rows_that_fit:.0f}), or leave columns out (--ignore)"
-        )
+    cell_bytes = first_rows.memory_usage(deep=True, index=True).sum() / len(first_rows)
+    bytes_per_row = CELL_COPIES * cell_bytes + FLOAT_BYTES * FEATURE_COPIES * features
+    needed = kept_rows * bytes_per_row
+    free = free_memory()
+    if needed <= free:
+        return
+
+    used_rows = "them" if rows is None else f"{rows:,} of them"
+    rows_that_fit = free / (2 * KEPT_FACTOR * bytes_per_row)
+    raise MemoryError(
+        f"{name} has about {_rounded(file_rows, 2):,.0f} rows with {features:,} features: to learn from "
+        f"{used_rows} needs about {needed / GIGABYTE:,.1f} GB of memory, and {free / GIGABYTE:,.1f} GB are "
+        f"free. Learn from fewer rows, drawn at random (--rows {_rounded(rows_that_fit, 1):.0f}), or leave "
+        "columns out (--ignore)"
+    )
+
+
+def _rounded(number: float, digits: int) -> float:
+    """Return a number with only its first significant digits."""
+    return float(f"{number:.{digits}g}")
 
 
 def _missing_column(name: str, present: list[str]) -> str:
@@ -433,14 +469,17 @@ def _missing_column(name: str, present: list[str]) -> str:
     present : list of str
         Names of the columns that the table has.
     """
+    problem = f"there is no column {name!r}: it has {_listed(present)}"
+    listed = [part.strip() for part in name.split(",")]
+    if len(listed) > 1 and set(present).issuperset(listed):
+        options = f"--target {listed[0]} --target {listed[1]}"
+        return f"{problem}. Give each of several columns its own option, as in {options}"
+    if len(present) == 1 and name in present[0].split():
+        return f"{problem}: cells have to be separated by commas, semicolons, tabs or bars"
     similar = get_close_matches(name, present, 1)
-    hint = f"; is it {similar[0]!r}?" if similar else ", as its first line says"
-    parts = [part.strip() for part in name.split(",")]
-    if len(parts) > 1 and {*present}.issuperset(parts):
-        hint = f". Give each of several columns its own option, as in --target {parts[0]} --target {parts[1]}"
-    elif len(present) == 1 and name in present[0].split():
-        hint = ": cells have to be separated by commas, semicolons, tabs or bars"
-    return f"there is no column {name!r}: it has {_listed(present)}{hint}"
+    if similar:
+        return f"{problem}; is it {similar[0]!r}?"
+    return f"{problem}, as its first line says"
 
 
 def _listed(names: list[str]) -> str:

@@ -21,10 +21,13 @@ MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist",
     "https://storage.googleapis.com/cvdf-datasets/mnist",
 )
+TIMEOUT = 30  # seconds without an answer of a mirror
+SIDE = 28  # pixels of an image
+WHITE = 255.0  # the largest value of a pixel
 MNIST = {
-    "train-images-idx3-ubyte": (60000, 28, 28),
+    "train-images-idx3-ubyte": (60000, SIDE, SIDE),
     "train-labels-idx1-ubyte": (60000,),
-    "t10k-images-idx3-ubyte": (10000, 28, 28),
+    "t10k-images-idx3-ubyte": (10000, SIDE, SIDE),
     "t10k-labels-idx1-ubyte": (10000,),
 }
 SHA256 = {  # of the unpacked bytes, because mirrors compress them differently
@@ -59,19 +62,21 @@ def mnist(folder: str | os.PathLike[str] | None = None) -> Problem:
         If a file is damaged.
     """
     paths = _find_files(folder)
-    raw = {name: _read_idx(paths[name], shape) for name, shape in MNIST.items()}
-    X_train, Y_train, X_test, Y_test = (
-        array.reshape(1, len(array), -1).astype(float) for array in raw.values()
-    )
-    for X in (X_train, X_test):
-        X /= 255  # in place: a second copy would need another 376 MB
+    arrays = []
+    for name, shape in MNIST.items():
+        raw = _read_idx(paths[name], shape)
+        arrays.append(raw.reshape(1, len(raw), -1).astype(float))
+    X_train, Y_train, X_test, Y_test = arrays
+    X_train /= WHITE  # in place: a second copy would need another 376 MB
+    X_test /= WHITE
 
-    features = tuple(f"pixel_{row}_{column}" for row in range(28) for column in range(28))
-    recipe = {"name": "mnist", "folder": None if folder is None else os.fspath(folder)}
-    digits = tuple(map(str, range(10)))
-    scale = np.full(1, 255.0)
+    pixels = tuple(f"pixel_{row}_{column}" for row in range(SIDE) for column in range(SIDE))
+    digits = tuple("0123456789")
+    scale = np.full(1, WHITE)
+    recorded_folder = None if folder is None else os.fspath(folder)
+    recipe = {"name": "mnist", "folder": recorded_folder}
     return Problem(
-        "mnist", "classes", X_train, Y_train, X_test, Y_test, features, digits, scale=scale, recipe=recipe
+        "mnist", "classes", X_train, Y_train, X_test, Y_test, pixels, digits, scale=scale, recipe=recipe
     )
 
 
@@ -79,7 +84,9 @@ def search_folders() -> list[Path]:
     """Return the folders in which MNIST is searched for, in this order; the last one is the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "heatbath" / "mnist"
     data = os.environ.get("HEATBATH_DATA")
-    return [Path(data), Path(data) / "mnist", cache] if data else [cache]
+    if not data:
+        return [cache]
+    return [Path(data), Path(data) / "mnist", cache]
 
 
 def _find_files(folder: str | os.PathLike[str] | None) -> dict[str, Path]:
@@ -100,9 +107,10 @@ def _find_files(folder: str | os.PathLike[str] | None) -> dict[str, Path]:
     attempts = []
     for candidate in folders:
         paths = files_in(candidate)
-        if len(paths) == len(MNIST):
+        missing = [name for name in MNIST if name not in paths]
+        if not missing:
             return paths
-        attempts.append(f"{candidate} (lacks {', '.join(name for name in MNIST if name not in paths)})")
+        attempts.append(f"{candidate} (lacks {', '.join(missing)})")
 
     failures = _download(folders[-1]) if folder is None else []
     if failures or folder is not None:
@@ -115,14 +123,16 @@ def _find_files(folder: str | os.PathLike[str] | None) -> dict[str, Path]:
 
 def files_in(folder: Path) -> dict[str, Path]:
     """Return the paths, by name, of the MNIST files that a folder contains, gzipped or not."""
-    candidates = {name: (folder / name, folder / f"{name}.gz") for name in MNIST}
-    return {name: path for name, paths in candidates.items() for path in paths if path.is_file()}
+    paths = {}
+    for name in MNIST:
+        for path in (folder / name, folder / f"{name}.gz"):
+            if path.is_file():
+                paths[name] = path
+    return paths
 
 
 def _download(cache: Path) -> list[str]:
     """Download the files that the cache lacks, and write each completely or not at all.
-
-    Each file is tried from one mirror after the other, and must have the known checksum.
 
     Returns
     -------
@@ -134,21 +144,37 @@ def _download(cache: Path) -> list[str]:
     except OSError as error:
         return [f"the cache cannot be made ({error})"]
 
-    for name in (name for name in MNIST if name not in files_in(cache)):
-        failures = []
-        for url in (f"{mirror}/{name}.gz" for mirror in MIRRORS):
-            try:
-                with urllib.request.urlopen(url, timeout=30) as response:
-                    packed = response.read()
-                if hashlib.sha256(gzip.decompress(packed)).hexdigest() != SHA256[name]:
-                    raise ValueError("its checksum is not that of MNIST")
-                write(cache / f"{name}.gz", packed)
-                break
-            except (OSError, HTTPException, EOFError, zlib.error, ValueError) as error:
-                failures.append(f"{url} ({type(error).__name__}: {error})")
-        else:  # no mirror has delivered the file
+    for name in MNIST:
+        if name in files_in(cache):
+            continue
+        failures = _download_file(name, cache)
+        if failures:
             return failures
     return []
+
+
+def _download_file(name: str, cache: Path) -> list[str]:
+    """Download a file from the first mirror that delivers it with the known checksum.
+
+    Returns
+    -------
+    list of str
+        The failed attempts; empty if the file is in the cache.
+    """
+    failures = []
+    for mirror in MIRRORS:
+        url = f"{mirror}/{name}.gz"
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT) as response:
+                packed = response.read()
+            if hashlib.sha256(gzip.decompress(packed)).hexdigest() != SHA256[name]:
+                raise ValueError("its checksum is not that of MNIST")
+            write(cache / f"{name}.gz", packed)
+        except (OSError, HTTPException, EOFError, zlib.error, ValueError) as error:
+            failures.append(f"{url} ({type(error).__name__}: {error})")
+        else:
+            return []
+    return failures
 
 
 def _read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:

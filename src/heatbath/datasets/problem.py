@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from heatbath.datasets.tables import TableEncoder
 
 Floats: TypeAlias = NDArray[np.float64]
+MOST_NAMES = 10  # names of features or classes that a message lists
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,26 +91,33 @@ class Problem:
                 f"Problem: name must be text and recipe a dict or None, got {self.name!r} and {self.recipe!r}"
             )
         self._check_shapes()
-        draws, rows, inputs = self.X_train.shape
-        tests, columns = self.X_test.shape[1], self.Y_train.shape[2]
+        self._check_weights()
 
-        for name, count in (("weights_train", rows), ("weights_test", tests)):
-            weights = getattr(self, name)
-            if weights is not None:
-                store(self, **{name: _checked_weights(f"Problem: {name}", weights, (draws, count))})
-
+        inputs = self.X_train.shape[2]
+        columns = self.Y_train.shape[2]
         store(self, features=_checked_names("Problem: features", self.features, inputs))
         needed = {"binary": 2, "classes": None}.get(self.task, columns)  # None: any number of classes
         store(self, targets=_checked_names("Problem: targets", self.targets, needed))
         self._check_targets(columns)
         self._check_factors()
 
-        if self.encoder is not None and tuple(self.encoder.get_feature_names_out()) != self.features:
-            raise ValueError(
-                "Problem: features must be those that the encoder makes, "
-                f"{', '.join(self.encoder.get_feature_names_out()[:10])}; got {', '.join(self.features[:10])}"
-            )
+        if self.encoder is not None:
+            encoded = tuple(self.encoder.get_feature_names_out())
+            if encoded != self.features:
+                raise ValueError(
+                    "Problem: features must be those that the encoder makes, "
+                    f"{', '.join(encoded[:MOST_NAMES])}; got {', '.join(self.features[:MOST_NAMES])}"
+                )
         self._check_units(inputs, columns)
+
+    def _check_weights(self) -> None:
+        """Check the weights of examples, and store them as contiguous float64."""
+        if self.weights_train is not None:
+            shape = self.X_train.shape[:2]
+            store(self, weights_train=_checked_weights("Problem: weights_train", self.weights_train, shape))
+        if self.weights_test is not None:
+            shape = self.X_test.shape[:2]
+            store(self, weights_test=_checked_weights("Problem: weights_test", self.weights_test, shape))
 
     def _check_shapes(self) -> None:
         """Check the shapes of X and Y, and store them as contiguous float64."""
@@ -122,7 +130,8 @@ class Problem:
             )
 
         draws, rows, inputs = self.X_train.shape
-        tests, columns = self.X_test.shape[1], self.Y_train.shape[2]
+        tests = self.X_test.shape[1]
+        columns = self.Y_train.shape[2]
         expected_shapes = {
             "Y_train": (draws, rows, columns),
             "X_test": (draws, tests, inputs),
@@ -165,16 +174,21 @@ class Problem:
         columns : int
             Number of columns of Y.
         """
-        classes, has_classes = len(self.targets), TASKS[self.task].classes
-        if has_classes and (columns != 1 or classes < 2):
+        if self.task == "counts":
+            check_counts("Problem: Y_train", self.Y_train)
+            check_counts("Problem: Y_test", self.Y_test)
+        if not TASKS[self.task].classes:
+            return
+
+        classes = len(self.targets)
+        if columns != 1 or classes < 2:
             raise ValueError(
                 f"Problem: task {self.task!r} needs one column in Y and at least two classes, "
                 f"got {columns} and {classes}"
             )
-        for name, Y in (("Y_train", self.Y_train), ("Y_test", self.Y_test)):
-            if self.task == "counts":
-                check_counts(f"Problem: {name}", Y)
-            elif has_classes and (wrong := Y[~np.isin(Y, np.arange(classes))]).size:
+        for name, labels in (("Y_train", self.Y_train), ("Y_test", self.Y_test)):
+            wrong = labels[~np.isin(labels, np.arange(classes))]
+            if wrong.size:
                 raise ValueError(
                     f"Problem: {name} must hold the indices of classes, 0 to {classes - 1}, got {wrong[0]:g}"
                 )
@@ -183,11 +197,12 @@ class Problem:
         """Check the balancing factors of the classes, and store them as a tuple of float."""
         if self.class_factors is None:
             return
-        store(self, class_factors=tuple(real("class_factors", f, POSITIVE) for f in self.class_factors))
-        if self.weights_train is None or len(self.class_factors) != len(self.targets):
+        factors = tuple(real("class_factors", factor, POSITIVE) for factor in self.class_factors)
+        store(self, class_factors=factors)
+        if self.weights_train is None or len(factors) != len(self.targets):
             raise ValueError(
-                f"Problem: class_factors must be one for each of the classes {', '.join(self.targets[:10])}, "
-                f"and in weights_train; got {self.class_factors}"
+                "Problem: class_factors must be one for each of the classes "
+                f"{', '.join(self.targets[:MOST_NAMES])}, and in weights_train; got {factors}"
             )
 
     @property
@@ -217,15 +232,19 @@ class Problem:
             Which examples. None is returned if they have no weights.
         """
         weights = self.weights_train if split == "train" else self.weights_test
-        return weights / weights.mean(axis=1, keepdims=True) if weights is not None and weights.size else None
+        if weights is None or not weights.size:
+            return None
+        return np.asarray(weights / weights.mean(axis=1, keepdims=True))
 
     def given_weights(self, draw: int) -> Floats | None:
         """Return the training weights of a draw as the user gave them, (examples,).
 
         Factors that balance classes are divided out. None is returned if the examples have no weights.
         """
-        if self.weights_train is None or self.class_factors is None:
-            return None if self.weights_train is None else self.weights_train[draw]
+        if self.weights_train is None:
+            return None
+        if self.class_factors is None:
+            return np.asarray(self.weights_train[draw])
         labels = self.Y_train[draw, :, 0].astype(np.int64)
         return np.asarray(self.weights_train[draw] / np.array(self.class_factors)[labels])
 
@@ -341,10 +360,12 @@ def standard(values: Floats, weights: Floats | None, standardise: bool) -> tuple
     """
     if not standardise:
         return np.zeros(values.shape[1]), np.ones(values.shape[1])
-    constant = (values == values[0]).all(axis=0)
+    is_constant = (values == values[0]).all(axis=0)
     mean, variance = moments(values, weights)
-    spread = np.sqrt(variance)
-    return np.where(constant, values[0], mean), np.where(constant | (spread == 0), 1.0, spread)
+    deviation = np.sqrt(variance)
+    shift = np.where(is_constant, values[0], mean)
+    scale = np.where(is_constant | (deviation == 0), 1.0, deviation)
+    return shift, scale
 
 
 def _checked_weights(label: str, values: object, shape: tuple[int, int]) -> Floats:

@@ -190,8 +190,9 @@ def blobs(
 
     def cloud(t: Floats, label: Floats) -> Floats:
         """Return a centre of the class of each label, (rows, 2), all equally likely for t in (0, 1)."""
-        count = (centres + 1 - label) // 2  # centres 0, 2, ... are of class 0
-        return _polar(np.ones_like(t), 2 * np.pi * (2 * np.floor(t * count) + label) / centres)
+        centres_of_class = (centres + 1 - label) // 2  # centres 0, 2, ... are of class 0
+        index = 2 * np.floor(t * centres_of_class) + label
+        return _polar(np.ones_like(t), 2 * np.pi * index / centres)
 
     recipe = {"name": "blobs", "centres": centres, "c": c, "n_train": n_train, "n_test": n_test}
     return _draw({**recipe, "draws": draws, "seed": seed}, ("even", "odd"), cloud, (c, c))
@@ -219,18 +220,19 @@ def _draw(
     noise : tuple of float
         Standard deviation of the noise of each coordinate.
     """
-    name, recipe = recipe["name"], dict(recipe)
+    name = recipe["name"]
+    checked = dict(recipe)
     limits = {"n_train": (1, None), "n_test": (0, None), "draws": (1, None), "seed": (0, 2**64)}
-    for key, (low, high) in limits.items():
-        recipe[key] = whole(f"{name}: {key}", recipe[key], low, high)
+    for argument, (low, high) in limits.items():
+        checked[argument] = whole(f"{name}: {argument}", recipe[argument], low, high)
 
-    def points(part: int, rows: int) -> tuple[Floats, Floats]:
+    def points(stream: int, rows: int) -> tuple[Floats, Floats]:
         """Draw the examples for training or for the test.
 
         Parameters
         ----------
-        part : int
-            0 for training, 1 for the test.
+        stream : int
+            Number of the random stream of each draw: 0 for training, 1 for the test.
         rows : int
             Number of examples of each draw.
 
@@ -238,15 +240,18 @@ def _draw(
         -------
         X, Y : array, (draws, rows, 2) and (draws, rows, 1)
         """
-        label = np.arange(rows, dtype=np.float64) % 2
-        sets = []
-        for draw in range(recipe["draws"]):
-            rng = np.random.default_rng(np.random.SeedSequence(recipe["seed"], spawn_key=(draw, part)))
-            sets.append(curve(rng.random(rows), label) + noise * rng.standard_normal((rows, 2)))
-        return np.stack(sets), np.tile(label[:, None], (len(sets), 1, 1))
+        labels = np.arange(rows, dtype=np.float64) % 2
+        points_of_draws = []
+        for draw in range(checked["draws"]):
+            seeds = np.random.SeedSequence(checked["seed"], spawn_key=(draw, stream))
+            rng = np.random.default_rng(seeds)
+            on_curve = curve(rng.random(rows), labels)
+            points_of_draws.append(on_curve + noise * rng.standard_normal((rows, 2)))
+        return np.stack(points_of_draws), np.tile(labels[:, None], (checked["draws"], 1, 1))
 
-    train, test = points(0, recipe["n_train"]), points(1, recipe["n_test"])
-    return Problem(name, "binary", *train, *test, ("x1", "x2"), targets, recipe=recipe)
+    X_train, Y_train = points(0, checked["n_train"])
+    X_test, Y_test = points(1, checked["n_test"])
+    return Problem(name, "binary", X_train, Y_train, X_test, Y_test, ("x1", "x2"), targets, recipe=checked)
 
 
 def _polar(radius: Floats, angle: Floats) -> Floats:

@@ -82,19 +82,19 @@ class ConstantBaseline:
         Worse means that its mean loss is larger by more than the standard error of the paired difference. A
         single example has no standard error, so it never causes a warning.
         """
-        examples, weights = self.examples, self.examples.weights
+        examples = self.examples
         excess = target_losses(examples, run.predict(examples.raw).mean) - self.losses
         if len(excess) < 2:
             return None
 
-        mean_excess = np.average(excess, axis=0, weights=weights)
-        constant_losses = np.average(self.losses, axis=0, weights=weights)
+        mean_excess = np.average(excess, axis=0, weights=examples.weights)
+        constant_losses = np.average(self.losses, axis=0, weights=examples.weights)
         names = examples.problem.targets if excess.shape[1] > 1 else ("",)
-        worse = [
-            _WorseTarget(name, float(constant_losses[k]), float(constant_losses[k] + mean_excess[k]))
-            for k, name in enumerate(names)
-            if mean_excess[k] > _standard_error(excess[:, k], ddof=1)
-        ]
+        worse = []
+        for k, name in enumerate(names):
+            if mean_excess[k] > _standard_error(excess[:, k], ddof=1):
+                loss = float(constant_losses[k] + mean_excess[k])
+                worse.append(_WorseTarget(name, float(constant_losses[k]), loss))
         return self._warning(worse, "the averaged prediction") if worse else None
 
     def _warning(self, worse: list[_WorseTarget], predictor: str) -> str:
@@ -130,17 +130,23 @@ def constant_baseline(plan: Plan, examples: EvaluationExamples | None = None) ->
     ConstantBaseline or None
         None if the chains have different data sets, or there are several points and no examples.
     """
-    problem, posterior = plan.problem, plan.points[0].partition.posterior
+    problem = plan.problem
     if problem.draws > 1 or (len(plan.points) > 1 and examples is None):
         return None
+    if examples is None:
+        examples = evaluation_examples(problem)
 
-    examples = evaluation_examples(problem) if examples is None else examples
-    has_several_variances = posterior is not None and problem.task == "regression" and problem.outputs > 1
-    comparable = plan.likelihood.number == TASKS[problem.task].number and not has_several_variances
-    advice = "Try it without --method" if posterior is None else "Check the columns, or take more rows"
-    if problem.class_factors is not None:
-        comparable = comparable and examples.split == "test"  # recorded training losses are weighted by class
+    posterior = plan.points[0].partition.posterior
+    is_balanced = problem.class_factors is not None
+    if is_balanced:
         advice = "Leave out --class-weight balanced if you need probabilities"
+    elif posterior is None:
+        advice = "Try it without --method"
+    else:
+        advice = "Check the columns, or take more rows"
 
+    has_several_variances = posterior is not None and problem.task == "regression" and problem.outputs > 1
+    has_unweighted_losses = not is_balanced or examples.split == "test"  # training losses have class weights
+    is_comparable = plan.likelihood.number == TASKS[problem.task].number and has_unweighted_losses
     losses = target_losses(examples, constant_forecast(examples).mean)
-    return ConstantBaseline(examples, losses, advice, comparable)
+    return ConstantBaseline(examples, losses, advice, is_comparable and not has_several_variances)

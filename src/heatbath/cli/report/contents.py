@@ -6,9 +6,10 @@ The result is one value: summary.json is its `to_json`, and the terminal, Markdo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from heatbath.runs.run import Run
 from heatbath.tuning.trials import TuningResult
 
 Json = dict[str, Any]
+T = TypeVar("T")
 MOST_DETAILED = 8  # points with all measures; with more points all but the best have the brief ones
 MOST_DEPENDENCES = 6  # columns whose effect is shown
 LOSS_NAMES = {"binary": "log loss", "classes": "log loss", "counts": "loss", "regression": "squared error"}
@@ -77,9 +79,7 @@ class PointReport:
 
     def to_json(self) -> Json:
         """Return the point as an entry of `rows` in summary.json."""
-        recorded = {
-            name: None if value is None else measured_to_json(value) for name, value in self.recorded.items()
-        }
+        recorded = {name: _if_known(measured_to_json, value) for name, value in self.recorded.items()}
         return {
             "labels": self.labels,
             "averaged": _measures_to_json(self.averaged),
@@ -148,9 +148,10 @@ class RunReport:
 
         Values that don't exist, such as the confusion of a regression, are None.
         """
-        run, plan, problem, examples = self.run, self.run.plan, self.problem, self.examples
-        counts = self.confusion()
-        stepsize = {} if self.found_stepsize is None else {"h": self.found_stepsize}
+        run = self.run
+        plan = run.plan
+        problem = self.problem
+        best = None if self.best is None else self.points[self.best].labels
         return {
             "command": self.command,
             "problem": problem.name,
@@ -161,26 +162,42 @@ class RunReport:
             "batch": plan.batch,
             "chains": plan.chains,
             "seed": plan.seed,
-            "judged_on": None if examples is None else _examples_to_json(examples),
+            "judged_on": _if_known(_examples_to_json, self.examples),
             "balanced": problem.class_factors is not None,
-            "best": None if self.best is None else self.points[self.best].labels,
-            "chosen": None if self.choice is None else _choice_to_json(self.choice, problem),
+            "best": best,
+            "chosen": _if_known(partial(_choice_to_json, problem), self.choice),
             "rows": [point.to_json() for point in self.points],
             "linear_fitted_to": linear_training_size(problem),
             "baselines": {name: _measures_to_json(values) for name, (values, _) in self.baselines.items()},
-            "loss_less_than": None if self.gains is None else _measures_to_json(self.gains),
-            "confusion": None if counts is None else {"classes": list(problem.targets), "counts": counts},
-            "importance": [{"column": i.column, **measured_to_json(i.rise)} for i in self.importances],
-            "found": None if self.found is None else stepsize | self.found.plain(),
+            "loss_less_than": _if_known(_measures_to_json, self.gains),
+            "confusion": self._confusion_to_json(),
+            "importance": [_importance_to_json(importance) for importance in self.importances],
+            "found": self._found_to_json(),
         }
+
+    def _confusion_to_json(self) -> Json | None:
+        """Return the confusion with the names of classes; None without classes."""
+        counts = self.confusion()
+        return None if counts is None else {"classes": list(self.problem.targets), "counts": counts}
+
+    def _found_to_json(self) -> Json | None:
+        """Return what the run found by itself, with its stepsize if that was found; None if nothing."""
+        if self.found is None:
+            return None
+        if self.found_stepsize is None:
+            return self.found.plain()
+        return {"h": self.found_stepsize, **self.found.plain()}
 
     def confusion(self) -> list[list[float]] | None:
         """Count examples by true class (rows) and predicted class (columns); None without classes."""
         forecast = self.forecast
         if forecast is None or not TASKS[forecast.task].classes:
             return None
-        counts = metrics.confusion(forecast.mean, forecast.labels, forecast.weights).tolist()
-        return counts if forecast.weights is not None else [[int(count) for count in row] for row in counts]
+        sums = metrics.confusion(forecast.mean, forecast.labels, forecast.weights)
+        counts: list[list[float]] = sums.tolist()
+        if forecast.weights is None:
+            counts = sums.astype(np.int64).tolist()
+        return counts
 
     @property
     def found(self) -> Found | None:
@@ -210,25 +227,31 @@ def report_on_run(command: str, run: Run) -> RunReport:
     run
         The finished run.
     """
-    examples, count = evaluation.examples_of(run), len(run.plan.points)
+    examples = evaluation.examples_of(run)
+    point_count = len(run.plan.points)
     if examples is None:
-        return RunReport(command, run, [_point_report(command, run, i, None) for i in range(count)], None, {})
+        points = [_point_report(command, run, index, None) for index in range(point_count)]
+        return RunReport(command, run, points, None, {})
 
-    choice = evaluation.choose(run, examples) if count > 1 and command != "tune" else None
-    best = None if choice is None else choice.best
-    described = 0 if count == 1 else best
-    if choice is not None:
+    choice = None
+    best = None
+    if point_count > 1 and command != "tune":
+        choice = evaluation.choose(run, examples)
+        best = choice.best
         examples = examples.some(choice.tell)
+    described = 0 if point_count == 1 else best
 
-    answers = [
-        evaluation.judge(run_of_point(run, i), examples, brief=count > MOST_DETAILED and i != described)
-        for i in range(count)
-    ]
-    points = [_point_report(command, run, i, answer) for i, answer in enumerate(answers)]
+    answers = []
+    for index in range(point_count):
+        is_brief = point_count > MOST_DETAILED and index != described
+        answers.append(evaluation.judge(run_of_point(run, index), examples, brief=is_brief))
+    points = [_point_report(command, run, index, answer) for index, answer in enumerate(answers)]
     report = RunReport(command, run, points, examples, evaluation.baselines(examples), choice, best)
 
-    forecast = None if described is None else answers[described].forecast
-    if described is None or forecast is None or command == "tune":
+    if described is None or command == "tune":
+        return report
+    forecast = answers[described].forecast
+    if forecast is None:
         return report
     return _with_details(report, examples, run_of_point(run, described), forecast)
 
@@ -290,27 +313,37 @@ def _point_report(command: str, run: Run, index: int, answer: Answer | None) -> 
     answer
         Its evaluation on examples; None where the chains have different data sets.
     """
-    labels, plan = run.plan.points[index].labels, run.plan
+    plan = run.plan
+    labels = plan.points[index].labels
     chains = slice(index * plan.chains, (index + 1) * plan.chains)
-    alive = run.died[chains] < 0  # chains that diverged have the step at which they did
+    is_alive = run.died[chains] < 0  # chains that diverged have the step at which they did
 
     recorded = {}
     for name, split in recorded_measures(run):
-        values = run.data[name].sel(split=split).values[chains][alive, -1]
+        last_values = run.data[name].sel(split=split).values[chains][is_alive, -1]
         bounds = SHARES if name == "accuracy" else _loss_bounds(run)
-        recorded[f"{split}_{name}"] = _mean_over_chains(values[np.isfinite(values)], bounds)
+        recorded[f"{split}_{name}"] = _mean_over_chains(last_values[np.isfinite(last_values)], bounds)
     if "noise" in run.data:
-        recorded |= _noise_by_target(run, run.data["noise"].values[chains][alive])
+        recorded |= _noise_by_target(run, run.data["noise"].values[chains][is_alive])
 
-    shows_temperatures = command != "tune" and (len(plan.points) == 1 or plan.axes == ["method"])
+    averaged: dict[str, Measured] = {}
+    single: dict[str, Measured] = {}
+    if answer is not None:
+        averaged = answer.averaged
+        single = answer.single
+
+    temperatures = {}
+    has_few_points = len(plan.points) == 1 or plan.axes == ["method"]
+    if command != "tune" and has_few_points and is_alive.any():
+        temperatures = _temperatures(run, labels)
     return PointReport(
         labels={name: _plain_label(value) for name, value in labels.items()},
-        averaged={} if answer is None else answer.averaged,
-        single={} if answer is None else answer.single,
-        chains=len(alive),
-        diverged=int(np.count_nonzero(~alive)),
+        averaged=averaged,
+        single=single,
+        chains=len(is_alive),
+        diverged=int(np.count_nonzero(~is_alive)),
         recorded=recorded,
-        temperatures=_temperatures(run, labels) if shows_temperatures and alive.any() else {},
+        temperatures=temperatures,
     )
 
 
@@ -336,10 +369,13 @@ def _noise_by_target(run: Run, variances: Floats) -> dict[str, Measured | None]:
     """
     is_late = run.data["step"].values > run.step // 2
     deviations = np.sqrt(run.plan.likelihood.in_units(variances[:, is_late].mean(axis=1)))
-    names = [f"noise_{target}" for target in run.problem.targets] if deviations.shape[1] > 1 else ["noise"]
-    return {
-        name: _mean_over_chains(values, POSITIVE) for name, values in zip(names, deviations.T, strict=True)
-    }
+    if deviations.shape[1] == 1:
+        return {"noise": _mean_over_chains(deviations[:, 0], POSITIVE)}
+
+    noise = {}
+    for target, deviations_of_target in zip(run.problem.targets, deviations.T, strict=True):
+        noise[f"noise_{target}"] = _mean_over_chains(deviations_of_target, POSITIVE)
+    return noise
 
 
 def _temperatures(run: Run, labels: Mapping[str, Any]) -> dict[str, PartTemperature]:
@@ -360,16 +396,32 @@ def _temperatures(run: Run, labels: Mapping[str, Any]) -> dict[str, PartTemperat
     if not methods or any(method.tempering for method in methods):
         return {}
 
-    taus = [method.temperature for method in methods]
-    last_change = max((tau.steps[-1] for tau in taus if isinstance(tau, Piecewise)), default=0)
-    steps = run.data["step"].values
-    burn_in = max((min(last_change, run.step) + run.step) // 2, _start_of_even_spacing(steps))
-    burn_in = burn_in if (steps > burn_in).any() else 0
-
+    burn_in = _burn_in(run, [method.temperature for method in methods])
     table = equipartition(point, burn_in=burn_in)
     columns = [table[name].values for name in ("target", "temperature", "low", "high")]
-    rows = zip(table["part"].values, np.column_stack(columns).tolist(), strict=True)
-    return {str(part): PartTemperature(target, Measured(*values)) for part, (target, *values) in rows}
+    rows = np.column_stack(columns).tolist()
+
+    temperatures = {}
+    for part, (target, *estimate) in zip(table["part"].values, rows, strict=True):
+        temperatures[str(part)] = PartTemperature(target, Measured(*estimate))
+    return temperatures
+
+
+def _burn_in(run: Run, taus: Sequence[object]) -> int:
+    """Return the step after which temperatures are averaged, or 0 if there are no later records.
+
+    Parameters
+    ----------
+    run
+        The run, with the steps of its records.
+    taus
+        Target temperatures, which may change in steps.
+    """
+    last_change = max((tau.steps[-1] for tau in taus if isinstance(tau, Piecewise)), default=0)
+    middle = (min(last_change, run.step) + run.step) // 2
+    steps = run.data["step"].values
+    burn_in = max(middle, _start_of_even_spacing(steps))
+    return burn_in if (steps > burn_in).any() else 0
 
 
 def _start_of_even_spacing(steps: NDArray[np.int64]) -> int:
@@ -392,9 +444,23 @@ def finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def measured_to_json(value: Measured) -> dict[str, float | None]:
+def _if_known(to_json: Callable[[T], Json], value: T | None) -> Json | None:
+    """Return what a function makes of a value; None stays None."""
+    return None if value is None else to_json(value)
+
+
+def measured_to_json(value: Measured) -> Json:
     """Return a mean and the ends of its interval under the keys of summary.json."""
-    return {name: finite_or_none(number) for name, number in zip(("mean", "low", "high"), value, strict=True)}
+    return {
+        "mean": finite_or_none(value.value),
+        "low": finite_or_none(value.low),
+        "high": finite_or_none(value.high),
+    }
+
+
+def _importance_to_json(importance: Importance) -> Json:
+    """Return a column and its importance as summary.json has them."""
+    return {"column": importance.column, **measured_to_json(importance.rise)}
 
 
 def _measures_to_json(measures: Mapping[str, Measured]) -> Json:
@@ -412,7 +478,7 @@ def choice_rule(problem: Problem) -> str:
     return f"the {LOSS_NAMES[problem.task]} of the averaged prediction"
 
 
-def _choice_to_json(choice: Choice, problem: Problem) -> Json:
+def _choice_to_json(problem: Problem, choice: Choice) -> Json:
     """Return by what, and on how many examples, the best point was chosen."""
     return {
         "by": choice_rule(problem),
@@ -424,7 +490,9 @@ def _choice_to_json(choice: Choice, problem: Problem) -> Json:
 
 def _plain_label(value: object) -> float | str:
     """Return the value of a label as a finite number or as text."""
-    return float(value) if is_real(value) and math.isfinite(value) else str(value)
+    if is_real(value) and math.isfinite(value):
+        return float(value)
+    return str(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -461,7 +529,8 @@ class SearchReport:
 
         It has the keys of a report on a run, those of the fresh runs if there are any, and `search`.
         """
-        tuning, settings = self.tuning, self.tuning.settings["search"]
+        tuning = self.tuning
+        settings = tuning.settings["search"]
         values: Json = {
             "command": "tune",
             "problem": self.problem.name,
@@ -491,18 +560,20 @@ class SearchReport:
         name
             Label of the method. Without a candidate that survived, the reason is returned under `without`.
         """
-        result, trial = self.result, self.result.best.get(name)
-        diverged = sum(item.diverged for item in result.trials if item.candidate.family.name == name)
-        if trial is None:
+        result = self.result
+        trials = [trial for trial in result.trials if trial.candidate.family.name == name]
+        diverged = sum(trial.diverged for trial in trials)
+        best = result.best.get(name)
+        if best is None:
             return {"diverged": diverged, "without": result.without[name]}
 
         cooling = "" if self.tuning.cold is None else f".cooled({self.tuning.cold})"
         scores = ("loss", "accuracy", "single_loss", "single_accuracy")
         return {
             "diverged": diverged,
-            "values": dict(trial.candidate.values),
-            "steps": trial.steps,
-            **{score: finite_or_none(getattr(trial, score)) for score in scores},
+            "values": dict(best.candidate.values),
+            "steps": best.steps,
+            **{score: finite_or_none(getattr(best, score)) for score in scores},
             "importance": result.importance.get(name, {}),
             "edges": result.edges.get(name, {}),
             "wider": {key: asdict(span) for key, span in result.wider.get(name, {}).items()},

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from heatbath.cli.report.contents import PointReport, RunReport, SearchReport, r
 from heatbath.cli.report.tables import AVERAGED
 from heatbath.datasets import Problem
 from heatbath.datasets.tasks import TASKS
+from heatbath.diagnostics.statistics import Measured
 from heatbath.evaluation import Dependence
 from heatbath.plotting import style
 from heatbath.plotting.decision_boundaries import CLASS_MARKERS
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Labels: TypeAlias = Mapping[str, float | str]
+MOST_COLUMNS = 3  # panels in a row
 MOST_CURVES = 8  # points of a sweep whose curves are drawn
 MOST_SCORES = 20  # points of a sweep over many axes that are listed
+LARGEST_SHARE = 1.005  # end of an axis of shares, with room for a marker at 100 %
 DECADE = 10.0  # ratio of values above which their axis is logarithmic
 MOST_TARGETS = 3  # that are drawn
 MOST_CLASSES = 5  # whose probabilities are drawn together
@@ -65,7 +69,8 @@ def _run_figures(report: RunReport) -> dict[str, Figure]:
 
     Which figures there are depends on the command, on the task, and on the number of inputs and points.
     """
-    command, run = report.command, report.run
+    command = report.command
+    run = report.run
     figures: dict[str, Figure] = {}
     if command == "sweep":
         figures["sweep"] = _sweep(report)
@@ -75,7 +80,8 @@ def _run_figures(report: RunReport) -> dict[str, Figure]:
     if command == "train" and _has_temperature(run):
         figures["temperatures"] = _figure_of(plotting.temperatures(run))
     if command != "sweep" and _is_classifier_of_plane(run.problem):
-        figures["classifier" if command == "train" else "classifiers"] = _median_classifiers(run)
+        name = "classifier" if command == "train" else "classifiers"
+        figures[name] = _median_classifiers(run)
     return figures
 
 
@@ -89,7 +95,8 @@ def _search_figures(report: SearchReport) -> dict[str, Figure]:
     figures = {"search": _figure_of(plotting.search(result))}
     if any(result.importance.values()):
         figures["importance"] = _figure_of(plotting.importance(result))
-    if mapped := [family.name for family in result.families if len(family.ranges) > 1]:
+    mapped = [family.name for family in result.families if len(family.ranges) > 1]
+    if mapped:
         figures["maps"] = _search_maps(result, mapped)
     if report.fresh is not None:
         figures["curves"] = _curves(report.fresh.run)
@@ -108,18 +115,21 @@ def _forecast_figures(report: RunReport) -> dict[str, Figure]:
     if forecast is None:
         return {}
     if not TASKS[forecast.task].classes:
-        count = min(len(forecast.targets), MOST_TARGETS)
-        axes = plotting.panels(1, count, width=max(3.4, 3.2 * count), height=3.5)
+        panel_count = min(len(forecast.targets), MOST_TARGETS)
+        axes = plotting.panels(1, panel_count, width=max(3.4, 3.2 * panel_count), height=3.5)
         for target, ax in enumerate(axes):
             plotting.predicted(forecast, target, ax=ax)
         return {"predicted": _figure_of(axes[0])}
 
-    compared = {AVERAGED: forecast} | {
-        name: baseline for name, (_, baseline) in report.baselines.items() if name != "constant"
-    }
+    compared = {AVERAGED: forecast}
+    for name, (_, baseline) in report.baselines.items():
+        if name != "constant":
+            compared[name] = baseline
+
     figures = {}
     if len(np.unique(forecast.labels)) > 1:  # a single class has no ROC curve
-        figures["roc"] = _figure_of(plotting.roc(compared if forecast.task == "binary" else forecast))
+        drawn = compared if forecast.task == "binary" else forecast  # several classes have a curve each
+        figures["roc"] = _figure_of(plotting.roc(drawn))
     figures["calibration"] = _figure_of(plotting.calibration(compared))
     figures["confusion"] = _figure_of(plotting.confusion(forecast))
     return figures
@@ -149,26 +159,29 @@ def _dependences(problem: Problem, effects: Sequence[Dependence]) -> Figure:
         Effects of the columns, one for each panel of a row.
     """
     names = [style.plain_label(name, LONGEST_NAME) for name in problem.targets]
-    outputs, count = effects[0].mean.shape[1], len(effects)
-    legend = 0.0
-    if TASKS[problem.task].classes:
-        label = f"mean probability of {names[1]}" if outputs == 1 else "mean probability"
-        groups = [(_most_affected_classes(effects), label)]
-        legend = 0.35 if outputs > 1 else 0.0  # inches below each panel
+    output_count = effects[0].mean.shape[1]
+    has_classes = TASKS[problem.task].classes
+    if has_classes and output_count == 1:
+        groups = [(np.array([0]), f"mean probability of {names[1]}")]
+    elif has_classes:
+        groups = [(_most_affected_classes(effects), "mean probability")]
     else:
-        groups = [(np.array([k]), f"mean {names[k]}") for k in range(min(outputs, MOST_TARGETS))]
+        shown_targets = range(min(output_count, MOST_TARGETS))
+        groups = [(np.array([target]), f"mean {names[target]}") for target in shown_targets]
 
-    columns = min(3, count) if len(groups) == 1 else count
-    rows = math.ceil(count / columns) * len(groups)
-    axes = plotting.panels(rows, columns, width=2.5 * columns + 0.3, height=(2.2 + legend) * rows)
-    for index, (shown, label) in enumerate(groups):
-        group_axes = axes[index * count : (index + 1) * count]
+    effect_count = len(effects)
+    columns = min(MOST_COLUMNS, effect_count) if len(groups) == 1 else effect_count
+    rows = math.ceil(effect_count / columns) * len(groups)
+    legend_height = 0.35 if has_classes and output_count > 1 else 0.0  # inches below each panel
+    axes = plotting.panels(rows, columns, width=2.5 * columns + 0.3, height=(2.2 + legend_height) * rows)
+
+    for index, (outputs, label) in enumerate(groups):
+        output_names = [names[output] for output in outputs]
+        group_axes = axes[index * effect_count : (index + 1) * effect_count]
         for effect, ax in zip(effects, group_axes, strict=True):
-            plotting.dependence(_select_outputs(effect, shown), [names[i] for i in shown], label, ax=ax)
+            plotting.dependence(_select_outputs(effect, outputs), output_names, label, ax=ax)
         _share_scale(group_axes, columns)
-
-    for ax in axes[len(groups) * count :]:
-        ax.set_axis_off()
+    _hide(axes[len(groups) * effect_count :])
     return _figure_of(axes[0])
 
 
@@ -195,7 +208,8 @@ def _share_scale(axes: Sequence[Axes], columns: int) -> None:
         Number of panels in a row.
     """
     limits = [ax.get_ylim() for ax in axes]
-    low, high = min(bottom for bottom, _ in limits), max(top for _, top in limits)
+    low = min(bottom for bottom, _ in limits)
+    high = max(top for _, top in limits)
     for index, ax in enumerate(axes):
         ax.set_ylim(low, high)
         if index % columns:
@@ -204,14 +218,13 @@ def _share_scale(axes: Sequence[Axes], columns: int) -> None:
 
 def _search_maps(result: TuningResult, methods: Sequence[str]) -> Figure:
     """Draw the map of candidates of each of these methods, in a panel with its name as title."""
-    columns = min(3, len(methods))
+    columns = min(MOST_COLUMNS, len(methods))
     rows = math.ceil(len(methods) / columns)
     axes = plotting.panels(rows, columns, width=3.1 * columns + 0.3, height=2.7 * rows)
     for ax, method in zip(axes, methods, strict=False):
         plotting.search_map(result, method, ax=ax)
         ax.set_title(method, fontsize=style.TEXT_SIZE)
-    for ax in axes[len(methods) :]:
-        ax.set_axis_off()
+    _hide(axes[len(methods) :])
     return _figure_of(axes[0])
 
 
@@ -255,26 +268,34 @@ def _median_classifiers(run: Run, separator: str = ": ") -> Figure:
         Text between the name of the method and the accuracy of the chain, which form the title.
     """
     name, split = recorded_measures(run)[0]
+    last_scores = run.data[name].sel(split=split).values[:, -1]
     chains = [_median_chain(run, point) for point in range(len(run.plan.points))]
     titles: list[str | None] = []
     for (labels, _), chain in zip(run.plan.points, chains, strict=True):
         if chain is None:
             titles.append(None)
             continue
-        score = run.data[name].sel(split=split).values[chain, -1]
-        text = f"{split} accuracy {100 * score:.1f} %"
-        titles.append(f"{labels['method']}{separator}{text}" if labels else text)
+        title = f"{split} accuracy {100 * last_scores[chain]:.1f} %"
+        if labels:
+            title = f"{labels['method']}{separator}{title}"
+        titles.append(title)
     return _planes(run, [(run, chain) for chain in chains], titles)
 
 
 def _mean_classifiers(report: RunReport) -> Figure:
     """Draw the averaged prediction of each method over the plane, with its accuracy in the title."""
+    run = report.run
     titles: list[str | None] = []
     for point in report.points:
-        alive, score = point.chains - point.diverged, point.averaged.get("accuracy")
-        text = "" if score is None else f"\ntest accuracy {100 * score.value:.1f} %"
-        titles.append(f"{point.labels['method']}, mean of {alive} runs{text}" if alive else None)
-    run = report.run
+        finite_chains = point.chains - point.diverged
+        if not finite_chains:
+            titles.append(None)
+            continue
+        title = f"{point.labels['method']}, mean of {finite_chains} runs"
+        accuracy = point.averaged.get("accuracy")
+        if accuracy is not None:
+            title += f"\ntest accuracy {100 * accuracy.value:.1f} %"
+        titles.append(title)
     return _planes(run, [(run.select(**point.labels), None) for point in report.points], titles)
 
 
@@ -290,25 +311,32 @@ def _planes(run: Run, shown: Sequence[tuple[Run, int | None]], titles: Sequence[
     titles
         Title of each panel; None says that all chains diverged.
     """
-    columns = min(3, len(shown))
+    columns = min(MOST_COLUMNS, len(shown))
     rows = math.ceil(len(shown) / columns)
     width = 3.4 if columns == 1 else 2.6 * columns + 0.6
     axes = plotting.panels(rows, columns, width=width, height=0.4 + 2.6 * rows)
     draw = plotting.classifier if run.problem.task == "binary" else plotting.uncertainty
 
-    for index, (ax, (source, chain), title) in enumerate(zip(axes, shown, titles, strict=False)):
+    for index, (source, chain) in enumerate(shown):
+        ax = axes[index]
+        title = titles[index]
         if title is None:
-            label = run.plan.points[index][0].get("method", "")
+            label = run.plan.points[index].labels.get("method", "")
             ax.set_title(f"{label}: all chains diverged", fontsize=style.TEXT_SIZE)
             ax.set_axis_off()
             continue
-        draw(run.problem, source, chain=chain, bar=index % columns == columns - 1, ax=ax)
+        is_last_in_row = index % columns == columns - 1
+        draw(run.problem, source, chain=chain, bar=is_last_in_row, ax=ax)
         ax.set_title(title, fontsize=style.TEXT_SIZE)
         _label_outer_panels_only(ax, index, columns, len(shown))
-
-    for ax in axes[len(shown) :]:
-        ax.set_axis_off()
+    _hide(axes[len(shown) :])
     return _figure_of(axes[0])
+
+
+def _hide(axes: Iterable[Axes]) -> None:
+    """Hide the panels of a grid that nothing is drawn in."""
+    for ax in axes:
+        ax.set_axis_off()
 
 
 def _label_outer_panels_only(ax: Axes, index: int, columns: int, count: int) -> None:
@@ -357,20 +385,23 @@ def _sweep(report: RunReport) -> Figure:
 
     One numeric axis has a curve, two axes have a heat map, and all others have a list of the best points.
     """
-    run, points = report.run, report.points
-    axes, (name, split) = run.plan.axes, recorded_measures(run)[0]
-    values = [[point.labels[axis] for point in points] for axis in axes]
-    if len(axes) == 1 and all(is_real(value) for value in values[0]):
+    run = report.run
+    points = report.points
+    axes = run.plan.axes
+    name, split = recorded_measures(run)[0]
+    if len(axes) == 1 and all(is_real(point.labels[axes[0]]) for point in points):
         return _sweep_line(points, axes[0], name, split)
     if len(axes) != 2:
         return _sweep_best(points, name, split)
 
-    rows, columns = (len(set(column)) for column in values)
+    rows = len({point.labels[axes[0]] for point in points})
+    columns = len({point.labels[axes[1]] for point in points})
     (ax,) = plotting.panels(width=min(1.9 + 0.5 * columns, 9.0), height=min(1.1 + 0.32 * rows, 8.0))
     if (name, split) == ("accuracy", "test"):
         return _figure_of(plotting.heat_map(run, ax=ax))
-    last = run.data[name].sel(split=split).isel(record=-1)
-    return _figure_of(plotting.heat_map(last.groupby(axes).mean().transpose(*axes).rename(name), ax=ax))
+    last_values = run.data[name].sel(split=split).isel(record=-1)
+    means = last_values.groupby(axes).mean().transpose(*axes)
+    return _figure_of(plotting.heat_map(means.rename(name), ax=ax))
 
 
 def _sweep_line(points: Sequence[PointReport], axis: str, name: str, split: str) -> Figure:
@@ -387,22 +418,45 @@ def _sweep_line(points: Sequence[PointReport], axis: str, name: str, split: str)
     name, split
         The measure, such as "accuracy", and its examples, "train" or "test".
     """
-    known = [(point.labels[axis], value) for point in points if (value := point.recorded[f"{split}_{name}"])]
-    x = np.array([label for label, _ in known], float)
-    middle, low, high = np.array([value for _, value in known]).T
+    coefficients = []
+    estimates = []
+    for labels, estimate in _known_estimates(points, f"{split}_{name}"):
+        coefficients.append(labels[axis])
+        estimates.append(estimate)
+    x = np.array(coefficients, float)
+    mean, low, high = np.array(estimates).T
     order = np.argsort(x)
 
     (ax,) = plotting.panels(width=4.0, height=2.9)
-    ax.plot(x[order], middle[order], "o-", color=style.COLOURS[0], markersize=4, linewidth=1.2)
+    ax.plot(x[order], mean[order], "o-", color=style.COLOURS[0], markersize=4, linewidth=1.2)
     ax.vlines(x, low, high, color=style.COLOURS[0], linewidth=1.4)
-    positive = x[x > 0]
-    if x.min() >= 0 and positive.size and positive.max() / positive.min() >= DECADE:
-        ax.set_xscale("log") if x.min() > 0 else ax.set_xscale("symlog", linthresh=positive.min())
+    _scale_by_decades(ax, x)
     style.label_axes(ax, style.quantity_label(axis), f"{split} {name}")
     if name == "accuracy":
         style.format_percent(ax.yaxis)
-        ax.set_ylim(top=min(ax.get_ylim()[1], 1.005))
+        ax.set_ylim(top=min(ax.get_ylim()[1], LARGEST_SHARE))
     return _figure_of(ax)
+
+
+def _scale_by_decades(ax: Axes, x: NDArray[np.float64]) -> None:
+    """Make the horizontal axis logarithmic if it has no negative values, and they span a decade or more."""
+    positive = x[x > 0]
+    if x.min() < 0 or not positive.size or positive.max() / positive.min() < DECADE:
+        return
+    if x.min() > 0:
+        ax.set_xscale("log")
+    else:
+        ax.set_xscale("symlog", linthresh=positive.min())
+
+
+def _known_estimates(points: Sequence[PointReport], measure: str) -> list[tuple[Labels, Measured]]:
+    """Return labels and estimate of each point with a known value of a recorded measure."""
+    estimates: list[tuple[Labels, Measured]] = []
+    for point in points:
+        estimate = point.recorded[measure]
+        if estimate is not None:
+            estimates.append((point.labels, estimate))
+    return estimates
 
 
 def _sweep_best(points: Sequence[PointReport], name: str, split: str) -> Figure:
@@ -415,21 +469,23 @@ def _sweep_best(points: Sequence[PointReport], name: str, split: str) -> Figure:
     name, split
         The measure, such as "accuracy", and its examples, "train" or "test".
     """
-    known = [(point.labels, value) for point in points if (value := point.recorded[f"{split}_{name}"])]
-    known.sort(key=lambda item: item[1].value, reverse=name == "accuracy")
+    is_accuracy = name == "accuracy"
+    estimates = _known_estimates(points, f"{split}_{name}")
+    estimates.sort(key=lambda pair: pair[1].value, reverse=is_accuracy)
     scores = []
-    for labels, value in known[:MOST_SCORES]:
-        interval = (value.low, value.high) if math.isfinite(value.low) else (value.value, value.value)
-        scores.append(plotting.Score(_point_label(labels), value.value, interval))
+    for labels, estimate in estimates[:MOST_SCORES]:
+        mean, low, high = estimate
+        interval = (low, high) if math.isfinite(low) else (mean, mean)
+        scores.append(plotting.Score(_point_label(labels), mean, interval))
 
     (ax,) = plotting.panels(width=6.0, height=0.95 + 0.24 * len(scores))
-    plotting.scores(scores, f"{split} {name}", percent=name == "accuracy", ax=ax)
-    if name == "accuracy":
-        ax.set_xlim(right=min(ax.get_xlim()[1], 1.005))
+    plotting.scores(scores, f"{split} {name}", percent=is_accuracy, ax=ax)
+    if is_accuracy:
+        ax.set_xlim(right=min(ax.get_xlim()[1], LARGEST_SHARE))
     return _figure_of(ax)
 
 
-def _point_label(labels: Mapping[str, float | str]) -> str:
+def _point_label(labels: Labels) -> str:
     """Return the coefficients of a point as text, such as h = 0.1, τ = 1e-4."""
     pairs = [(style.quantity_label(axis), style.format_number(value)) for axis, value in labels.items()]
     return ", ".join(f"{name} = {value}" for name, value in pairs)

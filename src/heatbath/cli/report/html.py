@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +17,7 @@ from heatbath.datasets import Problem
 from heatbath.diagnostics.statistics import Measured
 
 LARGEST_SVG = 400_000  # bytes: a larger figure is embedded as PNG
+USUAL_WIDTH = 7.0  # inches: of a figure whose file doesn't tell
 POINTS = 72  # of an SVG, in an inch
 PIXELS = 92  # on the page for an inch of a figure
 FEWEST_PIXELS = 72  # for an inch: a figure that is wider than the page is scrolled instead of shrunk further
@@ -132,8 +133,10 @@ def report_to_html(report: RunReport | SearchReport, figures: Sequence[Path], se
     body += [_paragraph(line, "warn") for line in _warnings(report)]
     body += _results("Results", report, tables.caption(report))
     body += _figure_sections(RUN_SECTIONS, figures)
+    adaptation = []
     notes = tables.notes(report)
-    adaptation = ["<h2>What the run found by itself</h2>", _list(notes)] if notes else []
+    if notes:
+        adaptation = ["<h2>What the run found by itself</h2>", _list(notes)]
     return _page(report.problem, title, body, adaptation, settings)
 
 
@@ -185,23 +188,28 @@ def _page(problem: Problem, title: str, body: list[str], end: list[str], setting
 
 def _figure_sections(sections: Sequence[_Section], figures: Sequence[Path]) -> list[str]:
     """Return the figures that exist, under the headings of their sections, as lines of HTML."""
-    by_name = {path.stem: path for path in figures}
+    paths = {path.stem: path for path in figures}
     body = []
     for heading, captions in sections:
-        shown = [name for name in captions if name in by_name]
-        if shown:
-            pictures = "".join(_figure(by_name[name], name, captions[name]) for name in shown)
-            body += [f"<h2>{heading}</h2>", f'<div class="pictures">{pictures}</div>']
+        pictures = [_figure(paths[name], name, text) for name, text in captions.items() if name in paths]
+        if pictures:
+            body += [f"<h2>{heading}</h2>", f'<div class="pictures">{"".join(pictures)}</div>']
     return body
 
 
 def _describe(problem: Problem) -> str:
     """Return a sentence with the task of a problem and its numbers of examples."""
-    tasks = {"binary": "Two classes", "classes": f"{len(problem.targets)} classes", "counts": "Counts"}
+    tasks = {
+        "binary": "Two classes",
+        "classes": f"{len(problem.targets)} classes",
+        "counts": "Counts",
+        "regression": "A regression",
+    }
     weights = problem.given_weights(0)
-    weighted = "" if weights is None or (weights == 1).all() else ", with weights"
+    has_weights = weights is not None and not (weights == 1).all()
+    weighted = ", with weights" if has_weights else ""
     counts = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples"
-    return f"{tasks.get(problem.task, 'A regression')}; {counts}{weighted}."
+    return f"{tasks[problem.task]}; {counts}{weighted}."
 
 
 def _lead(report: RunReport) -> list[str]:
@@ -213,27 +221,45 @@ def _lead(report: RunReport) -> list[str]:
     if report.forecast is None:
         return []
 
-    point, lines = report.described, []
+    point = report.described
+    lines = []
     if report.best is not None:
-        labels = ", ".join(
-            str(value) if name == "method" else f"{name} {value}" for name, value in point.labels.items()
-        )
-        lines.append(f"The best is <strong>{escape(labels)}</strong>.")
+        lines.append(f"The best is <strong>{escape(_labels_in_words(point.labels))}</strong>.")
 
     for name in tables.select_measures(point.averaged, tables.HEADLINES):
-        baselines = [
-            f"{escape(baseline)} {tables.format_estimate(name, values[name])}"
-            for baseline, (values, _) in report.baselines.items()
-            if name in values
-        ]
-        label = escape(tables.sentence(tables.measure_label(name))[:-1])
-        value = tables.format_estimate(name, point.averaged[name])
-        comparison = f"; {', '.join(baselines)}" if baselines else ""
-        lines.append(f"{label} of the averaged prediction: <strong>{value}</strong>{comparison}.")
+        estimate = tables.format_estimate(name, point.averaged[name])
+        clauses = [f"{_heading(name)} of the averaged prediction: <strong>{estimate}</strong>"]
+        baselines = _baselines_beside(report, name)
+        if baselines:
+            clauses.append(baselines)
+        lines.append(f"{'; '.join(clauses)}.")
 
     if report.gains:
         lines.append(escape(_comparison(report.gains, LOSS_NAMES[report.problem.task])))
     return lines
+
+
+def _labels_in_words(labels: Mapping[str, object]) -> str:
+    """Return the labels of a point as text, such as AdLaLa, h 0.1."""
+    words = []
+    for name, value in labels.items():
+        words.append(str(value) if name == "method" else f"{name} {value}")
+    return ", ".join(words)
+
+
+def _heading(name: str) -> str:
+    """Return the label of a measure with a capital letter at its start, as HTML."""
+    label = tables.measure_label(name)
+    return escape(f"{label[0].upper()}{label[1:]}")
+
+
+def _baselines_beside(report: RunReport, name: str) -> str:
+    """Return the names of the baselines that have a measure, and its values, as HTML."""
+    baselines = []
+    for baseline, (measures, _) in report.baselines.items():
+        if name in measures:
+            baselines.append(f"{escape(baseline)} {tables.format_estimate(name, measures[name])}")
+    return ", ".join(baselines)
 
 
 def _comparison(gains: dict[str, Measured], loss: str) -> str:
@@ -246,16 +272,16 @@ def _comparison(gains: dict[str, Measured], loss: str) -> str:
     loss
         Name of the loss.
     """
-    parts = []
+    clauses = []
     for name, gain in gains.items():
         baseline = "a constant prediction" if name == "constant" else name
         if gain.low > 0:
-            parts.append(f"below that of {baseline}")
+            clauses.append(f"below that of {baseline}")
         elif gain.high < 0:
-            parts.append(f"above that of {baseline}")
+            clauses.append(f"above that of {baseline}")
         else:
-            parts.append(f"not detectably different from that of {baseline} on these examples")
-    return f"Its mean {loss} is {', and '.join(parts)}."
+            clauses.append(f"not detectably different from that of {baseline} on these examples")
+    return f"Its mean {loss} is {', and '.join(clauses)}."
 
 
 def _warnings(report: RunReport) -> list[str]:
@@ -265,11 +291,12 @@ def _warnings(report: RunReport) -> list[str]:
     classes, and of chains that diverged.
     """
     warnings = []
-    gain = None if not report.gains else report.gains["constant"]
-    if gain is not None and gain.high < 0:
-        warnings.append("A constant prediction would be better.")
-    elif gain is not None and gain.low <= 0:
-        warnings.append("These examples do not show that it is better than a constant prediction.")
+    if report.gains:
+        gain = report.gains["constant"]
+        if gain.high < 0:
+            warnings.append("A constant prediction would be better.")
+        elif gain.low <= 0:
+            warnings.append("These examples do not show that it is better than a constant prediction.")
 
     if report.examples is not None and report.examples.split == "train":
         warnings.append(
@@ -279,8 +306,9 @@ def _warnings(report: RunReport) -> list[str]:
     if report.problem.class_factors is not None:
         warnings.append(tables.sentence(BALANCED))
     diverged = sum(point.diverged for point in report.points)
+    chains = sum(point.chains for point in report.points)
     if diverged:
-        warnings.append(f"{diverged} of {sum(point.chains for point in report.points)} chains diverged.")
+        warnings.append(f"{diverged} of {chains} chains diverged.")
     return warnings
 
 
@@ -296,21 +324,26 @@ def _table(label: str, table: tables.TextTable, stresses_first: bool = False) ->
     stresses_first
         True to highlight the first column of numbers.
     """
-    head = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in table.columns)
-    lines = []
-    for name, *cells in table.rows:
-        marks = [' class="first"' if stresses_first and i == 0 else "" for i in range(len(cells))]
-        row = "".join(f"<td{mark}>{_cell(cell)}</td>" for mark, cell in zip(marks, cells, strict=True))
-        lines.append(f'<tr><th scope="row">{escape(name)}</th>{row}</tr>')
-    html = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    headings = [f'<th scope="col">{escape(name)}</th>' for name in table.columns]
+    if not table.columns[0]:
+        headings[0] = "<td></td>"
+    rows = []
+    for name, *texts in table.rows:
+        cells = [f"<td>{_cell(text)}</td>" for text in texts]
+        if stresses_first and texts:
+            cells[0] = f'<td class="first">{_cell(texts[0])}</td>'
+        rows.append(f'<tr><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>')
+    head = f"<thead><tr>{''.join(headings)}</tr></thead>"
+    html = f"<table>{head}<tbody>{''.join(rows)}</tbody></table>"
     return f'<div class="wide" tabindex="0" role="region" aria-label="{label}">{html}</div>'
 
 
 def _cell(text: str) -> str:
     """Return a number as HTML, with its interval below it in small print."""
     value, _, interval = text.partition(" (")
-    below = f"<small>{escape(interval.removesuffix(')'))}</small>" if interval else ""
-    return escape(value) + below
+    if not interval:
+        return escape(value)
+    return f"{escape(value)}<small>{escape(interval.removesuffix(')'))}</small>"
 
 
 def _figure(path: Path, name: str, caption: str) -> str:
@@ -327,10 +360,12 @@ def _figure(path: Path, name: str, caption: str) -> str:
     """
     svg = path.with_suffix(".svg").read_bytes()
     size = re.search(rb'<svg[^>]*? width="([\d.]+)pt"', svg)
-    inches = float(size[1]) / POINTS if size else 7.0
-    kind, data = ("svg+xml", svg) if len(svg) <= LARGEST_SVG else ("png", path.read_bytes())
+    inches = float(size[1]) / POINTS if size else USUAL_WIDTH
+    if len(svg) <= LARGEST_SVG:
+        uri = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    else:
+        uri = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
 
-    uri = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
     attributes = f'src="{uri}" alt="{escape(f"{name}: {caption}")}"'
     image = f"<img {attributes}>"
     min_width = inches * FEWEST_PIXELS
@@ -354,4 +389,5 @@ def _code(text: str) -> str:
 
 def _list(lines: Sequence[str]) -> str:
     """Return lines as a bulleted list."""
-    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+    items = [f"<li>{escape(line)}</li>" for line in lines]
+    return f"<ul>{''.join(items)}</ul>"

@@ -21,16 +21,19 @@ def _run_lines(report: RunReport, caption: str) -> list[str]:
     """Return the lines of a page on a run: results, caption, confusion of classes, and what was found."""
     lines = [f"# {tables.title(report)}", "", *_table_lines(tables.results_table(report))]
     lines += ["", tables.sentence(caption)]
-    if (confusion := tables.confusion_table(report)) is not None:
+    confusion = tables.confusion_table(report)
+    if confusion is not None:
         lines += ["", f"## {tables.CONFUSION_TITLE}", "", *_table_lines(confusion)]
-    if notes := tables.notes(report):
+    notes = tables.notes(report)
+    if notes:
         lines += ["", *(f"- {note}" for note in notes)]
     return lines
 
 
 def _search_lines(report: SearchReport) -> list[str]:
     """Return the lines of a page on a search: fresh runs, best candidates, and commands to train them."""
-    lines, like_fresh_runs = [f"# {report.problem.name}"], ""
+    lines = [f"# {report.problem.name}"]
+    like_fresh_runs = ""
     if report.fresh is not None:
         lines = _run_lines(report.fresh, tables.fresh_caption(report, report.fresh))
         like_fresh_runs = ", as the fresh runs do"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from heatbath._internal.checks import is_real
 from heatbath.cli.report.baseline import BALANCED
 from heatbath.cli.report.contents import PartTemperature, PointReport, RunReport, SearchReport, choice_rule
 from heatbath.diagnostics.statistics import Measured
+from heatbath.evaluation import EvaluationExamples
 from heatbath.evaluation.baseline_models import linear_training_size
 from heatbath.evaluation.forecasts import BRIEF_MEASURES, find_measure
+from heatbath.models.dense import MLP
 
 AVERAGED, SINGLE = "averaged prediction", "one network"
 HEADLINES = ("accuracy", "auc", "r2", "rmse")  # measures that the first lines of a report name
@@ -42,46 +45,70 @@ class TextTable(NamedTuple):
         columns = [self.columns[i] for i in indices]
         return TextTable(columns, [[row[i] for i in indices] for row in self.rows])
 
+    def has_values(self, index: int) -> bool:
+        """Return True if the column with this index has a cell that is neither empty nor unknown."""
+        return any(row[index] not in ("", UNKNOWN) for row in self.rows)
+
+
+class TextColumn(NamedTuple):
+    """A column of a table of text: its name and its cells."""
+
+    name: str
+    cells: list[str]
+
 
 def title(report: RunReport | SearchReport) -> str:
     """Return problem, network, steps, batch and chains of a run, or of the fresh runs of a search."""
+    name = report.problem.name
     if isinstance(report, RunReport):
         plan = report.run.plan
-        network, steps, batch, chains = plan.network, report.run.step, plan.batch, plan.chains
-    else:
-        search, batch, chains = report.tuning.search, report.tuning.batch, report.tuning.fresh
-        network, steps = search.network, search.steps
-    units = "-".join(map(str, network.hidden)) or "no"
-    return f"{report.problem.name}, {units} hidden units, {steps:,} steps, batch {batch}, {chains} chains"
+        sizes = f"{report.run.step:,} steps, batch {plan.batch}, {plan.chains} chains"
+        return f"{name}, {_units(plan.network)} hidden units, {sizes}"
+    tuning = report.tuning
+    sizes = f"{tuning.search.steps:,} steps, batch {tuning.batch}, {tuning.fresh} chains"
+    return f"{name}, {_units(tuning.search.network)} hidden units, {sizes}"
+
+
+def _units(network: MLP) -> str:
+    """Return the sizes of the hidden layers as text, such as 100-100."""
+    return "-".join(map(str, network.hidden)) or "no"
 
 
 def caption(report: RunReport) -> str:
     """Return the examples on which results are measured, and what the intervals and the star mean.
 
-    The parts of the caption are separated by semicolons.
+    The clauses of the caption are separated by semicolons.
     """
     examples = report.examples
     if examples is None:
         return "means over chains, which have different data sets (95 % intervals)"
-    count = f"{len(examples):,} of {examples.of:,}" if len(examples) < examples.of else f"{len(examples):,}"
-    noun = "example" if examples.of == 1 else "examples"
-    kind = f"test {noun}"
-    if examples.split == "train":
-        kind = f"TRAINING {noun}, as there are no test examples: expect larger errors for new data"
-
-    parts = [f"{count} {kind}", f"95 % intervals over examples, for {SINGLE} over chains"]
-    fitted, available = linear_training_size(report.problem), report.problem.X_train.shape[1]
+    clauses = [_examples_in_words(examples), f"95 % intervals over examples, for {SINGLE} over chains"]
+    fitted_count = linear_training_size(report.problem)
+    training_count = report.problem.X_train.shape[1]
     linear_model = list(report.baselines)[-1]
-    if fitted < available and linear_model != "constant":
-        parts.append(f"{linear_model} is fitted to {fitted:,} of {available:,} training examples")
+    if fitted_count < training_count and linear_model != "constant":
+        clauses.append(
+            f"{linear_model} is fitted to {fitted_count:,} of {training_count:,} training examples"
+        )
     if report.problem.class_factors is not None:
-        parts.append(BALANCED)
+        clauses.append(BALANCED)
     if report.choice is not None and report.best is not None:
         source = "the same examples, which is too optimistic"
         if report.choice.fair:
             source = f"{len(report.choice.choose):,} other examples"
-        parts.append(f"* is the best by {choice_rule(report.problem)} on {source}")
-    return "; ".join(parts)
+        clauses.append(f"* is the best by {choice_rule(report.problem)} on {source}")
+    return "; ".join(clauses)
+
+
+def _examples_in_words(examples: EvaluationExamples) -> str:
+    """Return how many examples of how many are evaluated, with a warning if they are those of training."""
+    count = f"{len(examples):,}"
+    if len(examples) < examples.of:
+        count = f"{count} of {examples.of:,}"
+    noun = "example" if examples.of == 1 else "examples"
+    if examples.split == "train":
+        return f"{count} TRAINING {noun}, as there are no test examples: expect larger errors for new data"
+    return f"{count} test {noun}"
 
 
 def sentence(text: str) -> str:
@@ -110,27 +137,42 @@ def _table_by_measure(report: RunReport) -> TextTable:
     """
     (point,) = report.points
     predictions = {AVERAGED: point.averaged, SINGLE: point.single}
-    predictions |= {name: values for name, (values, _) in report.baselines.items()}
-    names = list(dict.fromkeys(name for values in predictions.values() for name in values))
-    rows = [
-        [measure_label(name), *(format_estimate(name, values.get(name)) for values in predictions.values())]
-        for name in names
-    ]
+    for baseline, (measures, _) in report.baselines.items():
+        predictions[baseline] = measures
 
-    single_rows = [
-        (name.replace("_", " "), format_estimate(name, value))
-        for name, value in point.recorded.items()
-        if value is not None and not (name.startswith("test") and names)
-    ]
+    names = dict.fromkeys(chain.from_iterable(predictions.values()))
+    rows = []
+    for name in names:
+        estimates = [format_estimate(name, measures.get(name)) for measures in predictions.values()]
+        rows.append([measure_label(name), *estimates])
+    for label, text in _training_rows(point, has_test_measures=bool(names)):
+        rows.append([label, "", text, *[""] * len(report.baselines)])
+
+    table = TextTable(["", *predictions], rows)
+    used = [i for i in range(1, len(table.columns)) if table.has_values(i)]
+    return table.select([0, *used])
+
+
+def _training_rows(point: PointReport, has_test_measures: bool) -> list[tuple[str, str]]:
+    """Return labels and text of what a run records of single networks: losses and temperatures.
+
+    Parameters
+    ----------
+    point
+        The only point of the run.
+    has_test_measures
+        True if recorded test measures are left out, because there are better estimates.
+    """
+    rows = []
+    for name, estimate in point.recorded.items():
+        is_replaced = has_test_measures and name.startswith("test")
+        if estimate is not None and not is_replaced:
+            rows.append((name.replace("_", " "), format_estimate(name, estimate)))
     for part, temperature in point.temperatures.items():
-        single_rows.append((f"temperature {part} / target", _format_temperature(temperature)))
+        rows.append((f"temperature {part} / target", _format_temperature(temperature)))
     if point.diverged:
-        single_rows.append(("diverged", f"{point.diverged} of {point.chains}"))
-    rows += [[label, "", text, *[""] * len(report.baselines)] for label, text in single_rows]
-
-    columns = ["", *predictions]
-    used = [i for i in range(len(columns)) if i == 0 or any(row[i] not in ("", UNKNOWN) for row in rows)]
-    return TextTable(columns, rows).select(used)
+        rows.append(("diverged", f"{point.diverged} of {point.chains}"))
+    return rows
 
 
 def _table_by_point(report: RunReport) -> TextTable:
@@ -139,43 +181,72 @@ def _table_by_point(report: RunReport) -> TextTable:
     The columns are labels, measures of the averaged prediction and of one network, recorded measures and
     temperatures. The best point has a star in its last label.
     """
-    points, labels = report.points, list(report.points[0].labels)
+    points = report.points
+    columns = _label_columns(report)
+    other_labels = len(columns) - 1
     names = _common_brief_measures(points)
-    recorded = [name for name in points[0].recorded if not (name.startswith("test") and names)]
-    parts = list(dict.fromkeys(part for point in points for part in point.temperatures))
-    columns = [(label, [_format_label(point.labels[label]) for point in points]) for label in labels]
-    if report.best is not None:  # the star of the best point follows its last label
-        columns[-1][1][report.best] += " *"
-
     for name in names:
         cells = [format_estimate(name, point.averaged.get(name)) for point in points]
-        columns.append((f"{measure_label(name)}, averaged", cells))
+        columns.append(TextColumn(f"{measure_label(name)}, averaged", cells))
     for name in names:
         cells = [format_estimate(name, point.single.get(name)) for point in points]
-        columns.append((f"{measure_label(name)}, {SINGLE}", cells))
-    for name in recorded:
+        columns.append(TextColumn(f"{measure_label(name)}, {SINGLE}", cells))
+    columns += _training_columns(points, has_test_measures=bool(names))
+
+    cells_by_column = [column.cells for column in columns]
+    rows = [list(row) for row in zip(*cells_by_column, strict=True)]
+    baselines = report.baselines if names else {}
+    for baseline, (measures, _) in baselines.items():
+        # They have values only in the columns of the averaged prediction, which follow the labels
+        estimates = [format_estimate(name, measures.get(name)) for name in names]
+        row = [baseline, *[""] * other_labels, *estimates]
+        rows.append(row + [""] * (len(columns) - len(row)))
+    return TextTable([column.name for column in columns], rows)
+
+
+def _label_columns(report: RunReport) -> list[TextColumn]:
+    """Return the columns with the labels of points, of which the last one marks the best point by a star."""
+    columns = []
+    for label in report.points[0].labels:
+        columns.append(TextColumn(label, [_format_label(point.labels[label]) for point in report.points]))
+    if report.best is not None:
+        columns[-1].cells[report.best] += " *"
+    return columns
+
+
+def _training_columns(points: Sequence[PointReport], has_test_measures: bool) -> list[TextColumn]:
+    """Return the columns of what a run records: losses, temperatures, and how many chains diverged.
+
+    Parameters
+    ----------
+    points
+        The points of the run.
+    has_test_measures
+        True if recorded test measures are left out, because there are better estimates.
+    """
+    columns = []
+    for name in points[0].recorded:
+        if has_test_measures and name.startswith("test"):
+            continue
         cells = [format_estimate(name, point.recorded[name]) for point in points]
-        columns.append((name.replace("_", " "), cells))
+        columns.append(TextColumn(name.replace("_", " "), cells))
+
+    parts = dict.fromkeys(chain.from_iterable(point.temperatures for point in points))
     for part in parts:
         cells = [_format_temperature(point.temperatures.get(part)) for point in points]
-        columns.append((f"temperature {part} / target", cells))
-    if any(point.diverged for point in points):
-        columns.append(("diverged", [f"{point.diverged} of {point.chains}" for point in points]))
+        columns.append(TextColumn(f"temperature {part} / target", cells))
 
-    # Baselines have values only in the columns of the averaged prediction, which follow the labels
-    rows = [list(cells) for cells in zip(*(cells for _, cells in columns), strict=True)]
-    for baseline, (values, _) in report.baselines.items() if names else ():
-        row = [baseline, *[""] * (len(labels) - 1)]
-        row += [format_estimate(name, values.get(name)) for name in names]
-        rows.append(row + [""] * (len(columns) - len(row)))
-    return TextTable([name for name, _ in columns], rows)
+    if any(point.diverged for point in points):
+        columns.append(TextColumn("diverged", [f"{point.diverged} of {point.chains}" for point in points]))
+    return columns
 
 
 def _common_brief_measures(points: Sequence[PointReport]) -> list[str]:
     """Return the names of the brief measures that all evaluated points have."""
     evaluated = [point.averaged for point in points if point.averaged]
-    names = dict.fromkeys(name for values in evaluated for name in values)
-    return [name for name in select_measures(names, BRIEF_MEASURES) if all(name in v for v in evaluated)]
+    names = dict.fromkeys(chain.from_iterable(evaluated))
+    brief_names = select_measures(names, BRIEF_MEASURES)
+    return [name for name in brief_names if all(name in measures for measures in evaluated)]
 
 
 def select_measures(names: Iterable[str], measures: Sequence[str]) -> list[str]:
@@ -193,11 +264,14 @@ def select_measures(names: Iterable[str], measures: Sequence[str]) -> list[str]:
 
 def confusion_table(report: RunReport) -> TextTable | None:
     """Return the counts of examples by true and predicted class; None without or with many classes."""
-    counts, classes = report.confusion(), list(report.problem.targets)
+    counts = report.confusion()
+    classes = report.problem.targets
     if counts is None or len(classes) > MOST_CLASSES:
         return None
-    rows = zip(classes, counts, strict=True)
-    return TextTable(["true", *classes], [[name, *(f"{count:,.6g}" for count in row)] for name, row in rows])
+    rows = []
+    for true_class, counts_of_class in zip(classes, counts, strict=True):
+        rows.append([true_class, *(f"{count:,.6g}" for count in counts_of_class)])
+    return TextTable(["true", *classes], rows)
 
 
 def measure_label(name: str) -> str:
@@ -223,27 +297,30 @@ def search_title(report: SearchReport) -> str:
 
 def search_table(report: SearchReport) -> TextTable:
     """Return the best candidate of each method with its validation scores, or why there is none."""
-    result, rows = report.result, []
-    for name in (family.name for family in result.families):
-        trial = result.best.get(name)
+    result = report.result
+    rows = []
+    for family in result.families:
+        trial = result.best.get(family.name)
         if trial is None:
-            rows.append([name, UNKNOWN, UNKNOWN, result.without[name]])
+            rows.append([family.name, UNKNOWN, UNKNOWN, result.without[family.name]])
             continue
         accuracy = f"{100 * trial.accuracy:.1f} %" if math.isfinite(trial.accuracy) else UNKNOWN
-        values = ", ".join(f"{key}={value!r}" for key, value in trial.candidate.values.items())
-        rows.append([name, accuracy, f"{trial.loss:.4f}", values])
+        coefficients = ", ".join(f"{name}={value!r}" for name, value in trial.candidate.values.items())
+        rows.append([family.name, accuracy, f"{trial.loss:.4f}", coefficients])
     return TextTable(["method", "validation accuracy", "validation loss", "coefficients"], rows)
 
 
 def edge_notes(report: SearchReport) -> list[str]:
     """Return a line for each coefficient whose best values are at an end of its range, with a wider range."""
-    result = report.result
-    return [
-        f"{method}: the best values of {name} are at the end of its range, {end!r}: search a wider range, "
-        f"{name}={result.wider[method][name].low!r}..{result.wider[method][name].high!r}"
-        for method, edges in result.edges.items()
-        for name, end in edges.items()
-    ]
+    notes_on_edges = []
+    for method, edges in report.result.edges.items():
+        for name, end in edges.items():
+            wider = report.result.wider[method][name]
+            notes_on_edges.append(
+                f"{method}: the best values of {name} are at the end of its range, {end!r}: search a wider "
+                f"range, {name}={wider.low!r}..{wider.high!r}"
+            )
+    return notes_on_edges
 
 
 def commands(report: SearchReport) -> list[str]:
@@ -282,12 +359,15 @@ def format_estimate(name: str, estimate: Measured | None) -> str:
     """
     if estimate is None or not math.isfinite(estimate.value):
         return UNKNOWN
-    low, high = (end if math.isfinite(end) else math.nan for end in (estimate.low, estimate.high))
-    value = Measured(estimate.value, low, high)
+    low = estimate.low if math.isfinite(estimate.low) else math.nan
+    high = estimate.high if math.isfinite(estimate.high) else math.nan
+    known = Measured(estimate.value, low, high)
     if _is_in_percent(name):
-        return value.percent()
-    middle, low_text, high_text = _same_decimals(value)
-    return f"{middle} ({low_text} to {high_text})" if low < high and low_text != high_text else middle
+        return known.percent()
+    mean_text, low_text, high_text = _same_decimals(known)
+    if low < high and low_text != high_text:
+        return f"{mean_text} ({low_text} to {high_text})"
+    return mean_text
 
 
 def _is_in_percent(name: str) -> bool:

@@ -18,7 +18,8 @@ def report_to_terminal(report: RunReport | SearchReport) -> list[Table | str]:
     if isinstance(report, SearchReport):
         return _search_lines(report)
     lines: list[Table | str] = [_results_table(report, tables.caption(report))]
-    if (confusion := tables.confusion_table(report)) is not None:
+    confusion = tables.confusion_table(report)
+    if confusion is not None:
         lines += [f"{tables.CONFUSION_TITLE}:", _table(confusion)]
     return [*lines, *tables.notes(report)]
 
@@ -40,8 +41,9 @@ def _results_table(report: RunReport, caption: str) -> Table:
 def _table(text: tables.TextTable, title: str | None = None, caption: str | None = None) -> Table:
     """Return a table of text with its title above and its caption below."""
     table = Table(title=title, caption=caption, title_justify="left")
-    for i, name in enumerate(text.columns):
-        table.add_column(name, justify="right" if i and name not in LEFT_ALIGNED else "left")
+    for index, name in enumerate(text.columns):
+        holds_text = index == 0 or name in LEFT_ALIGNED
+        table.add_column(name, justify="left" if holds_text else "right")
     for row in text.rows:
         table.add_row(*row)
     return table

@@ -33,9 +33,11 @@ MOST_CATEGORIES = 20  # of a column, including the joined rare ones
 FEW_WORDS = 2  # different words that may stand for missing numbers, however often
 MOST_RARE = 1000  # rare categories that are stored to distinguish them from new ones
 PERIODS = {"year": 365.25, "week": 7.0, "day": 1.0}  # in days
+SAME_PHASE = 1e-6  # days by which equal phases may differ
 SHOWN, LONGEST = 3, 30  # texts that a note shows, and characters of one
 MANY = 0.5  # share of texts that look like numbers or dates: see `suspicion`
 SAMPLE = 200  # texts that are examined for that
+FIRST_ROWS, MOST_SPELLINGS = 100, 4  # of a truth value: rows that show the spellings of its two words
 GAP, JOINED = "(missing)", "(rare)"  # names of the features of these cells
 EMPTY, COUNTS = "all its cells are empty", "it counts the rows (keep takes it all the same)"
 NAMED = "its name says that it names the rows, and its numbers are different (keep takes it all the same)"
@@ -206,11 +208,14 @@ class Date:
 
     def encode(self, column: pd.Series) -> Encoded:
         """Return years, sines and cosines, and perhaps the marks of missing dates, as features."""
-        filled, unforeseen = _fill_gaps(column, parsing.days(column, self.form), self.median, self)
+        filled, is_unforeseen = _fill_gaps(column, parsing.days(column, self.form), self.median, self)
         day = filled[:, :1]
-        angles = [2 * math.pi * day / PERIODS[period] for period in self.periods]
-        waves = [wave(angle) for angle in angles for wave in (np.sin, np.cos)]
-        return Encoded(np.hstack([day / PERIODS["year"], *waves, filled[:, 1:]]), unforeseen)
+        gap_marks = filled[:, 1:]
+        waves = []
+        for period in self.periods:
+            angle = 2 * math.pi * day / PERIODS[period]
+            waves += [np.sin(angle), np.cos(angle)]
+        return Encoded(np.hstack([day / PERIODS["year"], *waves, gap_marks]), is_unforeseen)
 
     @property
     def _format_note(self) -> str:
@@ -224,13 +229,13 @@ class Date:
 
     def note(self) -> str:
         """Return a sentence on how the column is read."""
-        parts = ["years since 2000", *(f"the time of the {period}" for period in self.periods)]
+        features = ["years since 2000", *(f"the time of the {period}" for period in self.periods)]
         gaps = _gaps(self.missing, "the median", self.odd)
         alternative = ""
         if self.other:
             form = _format_in_words(self.other)
             alternative = f" (all could also be {form}: if they are, write them as 2024-12-31)"
-        return f"a date{self._format_note}{alternative}, as {', '.join(parts)}{gaps}"
+        return f"a date{self._format_note}{alternative}, as {', '.join(features)}{gaps}"
 
 
 @dataclass(frozen=True)
@@ -271,8 +276,10 @@ class Category:
     @property
     def features(self) -> tuple[str, ...]:
         """Names of its features."""
-        joined = [JOINED] if self.rare or self.crowded else []
-        return (*(f"{self.name}={label}" for label in (*self.known, *joined)), *_gap_feature(self))
+        categories = [*self.known]
+        if self.rare or self.crowded:
+            categories.append(JOINED)
+        return (*(f"{self.name}={category}" for category in categories), *_gap_feature(self))
 
     def encode(self, column: pd.Series) -> Encoded:
         """Return 1 in the feature of each cell's category and 0 in all others.
@@ -280,31 +287,38 @@ class Category:
         Cells are unforeseen if their category is new, or if they are missing and none was in training.
         """
         text = texts(column)
-        order = {word: i for i, word in enumerate(self.known)} | dict.fromkeys(self.rare, len(self.known))
-        feature, missing = np.array(text.map(order), np.float64), np.array(text.isna())  # NaN: no feature
+        positions = {category: i for i, category in enumerate(self.known)}
+        rare_position = len(self.known)
+        positions |= dict.fromkeys(self.rare, rare_position)
+        feature = np.array(text.map(positions), np.float64)  # index of the feature that is 1, NaN for none
 
-        unforeseen = np.isnan(feature) & ~missing
+        is_missing = np.array(text.isna())
+        is_unforeseen = np.isnan(feature) & ~is_missing
         if self.crowded:
-            feature[unforeseen] = len(self.known)
-            unforeseen[:] = False
+            feature[is_unforeseen] = rare_position
+            is_unforeseen[:] = False
         if self.missing:
-            feature[missing] = len(self.features) - 1
+            feature[is_missing] = len(self.features) - 1
         else:
-            unforeseen |= missing
+            is_unforeseen |= is_missing
 
         one_hot = feature[:, None] == np.arange(len(self.features))
-        return Encoded(one_hot.astype(np.float64), unforeseen)
+        return Encoded(one_hot.astype(np.float64), is_unforeseen)
 
     def note(self) -> str:
         """Return a sentence on how the column is read."""
-        parts = [f"a category, {len(self.known)} different"]
-        if self.rare or self.crowded:
-            count = f"over {MOST_RARE}" if self.crowded else len(self.rare)
-            parts.append("1 rare one" if count == 1 else f"{count} rare ones joined")
-        if self.missing:
-            cells = "1 missing cell forms" if self.missing == 1 else f"{self.missing} missing cells form"
-            parts.append(f"{cells} a category of {'its' if self.missing == 1 else 'their'} own")
-        return ", ".join(parts)
+        clauses = [f"a category, {len(self.known)} different"]
+        if self.crowded:
+            clauses.append(f"over {MOST_RARE} rare ones joined")
+        elif len(self.rare) == 1:
+            clauses.append("1 rare one")
+        elif self.rare:
+            clauses.append(f"{len(self.rare)} rare ones joined")
+        if self.missing == 1:
+            clauses.append("1 missing cell forms a category of its own")
+        elif self.missing:
+            clauses.append(f"{self.missing} missing cells form a category of their own")
+        return ", ".join(clauses)
 
 
 @dataclass(frozen=True)
@@ -340,7 +354,11 @@ class LeftOut:
 
 
 Column: TypeAlias = Number | Truth | Date | Category | LeftOut
-KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Truth, Date, Category, LeftOut)}
+TEXT_FIELDS = ("name", "reason", "unit", "other")
+LIST_FIELDS = ("odd", "words", "known", "rare", "periods")
+KINDS: dict[str, type[Column]] = {
+    column_type.kind: column_type for column_type in (Number, Truth, Date, Category, LeftOut)
+}
 
 
 def learn(column: pd.Series, name: str, categorical: bool, keep: bool) -> Column:
@@ -362,22 +380,22 @@ def learn(column: pd.Series, name: str, categorical: bool, keep: bool) -> Column
     Column
         Its type, with all that is needed to encode new cells.
     """
+    if categorical:
+        return _learn_category(texts(column), name, keep=True)
+
     dtype = column.dtype
-    if not categorical and pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype):
+    if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype):
         return _learn_number(column, name, parsing.numbers(column), keep)
-    if not categorical and pd.api.types.is_datetime64_any_dtype(dtype):
+    if pd.api.types.is_datetime64_any_dtype(dtype):
         return _learn_date(column, name, None)
 
     values = parsing.numbers(column)
-    all_numbers = not categorical and isinstance(dtype, pd.StringDtype) and not np.isnan(values).any()
-    if all_numbers and column.str.contains(CODES).mean() < FEW_CODES:  # a short cut for most columns
+    are_all_numbers = isinstance(dtype, pd.StringDtype) and not np.isnan(values).any()
+    if are_all_numbers and column.str.contains(CODES).mean() < FEW_CODES:  # a short cut for most columns
         return _learn_number(column, name, values, keep)
 
     text = texts(column)
-    if text.isna().all():
-        return LeftOut(name, EMPTY)
-    column_type = None if categorical else _learn_from_text(text, name, values, keep)
-    return column_type or _learn_category(text, name, categorical or keep)
+    return _learn_from_text(text, name, values, keep) or _learn_category(text, name, keep)
 
 
 def _learn_from_text(text: pd.Series, name: str, values: NDArray[np.float64], keep: bool) -> Column | None:
@@ -398,24 +416,37 @@ def _learn_from_text(text: pd.Series, name: str, values: NDArray[np.float64], ke
     if present.empty:
         return None
 
-    # Most columns have many different texts, which the first rows show without looking at all rows
-    words = set(present.str.lower().unique()) if present.iloc[:100].nunique() < 5 else set()
-    for pair in TRUTHS:
-        if words == set(pair):
-            truths = parsing.truths(text, pair)
-            return Truth(name, pair, float(np.nanmean(truths)), int(np.isnan(truths).sum()))
-
+    truth_words = _truth_words(present)
+    if truth_words is not None:
+        truths = parsing.truths(text, truth_words)
+        return Truth(name, truth_words, float(np.nanmean(truths)), int(np.isnan(truths).sum()))
     if present.str.contains(CODES).mean() >= FEW_CODES:
         return None
     if _are_numbers(present, values):
         return _learn_number(text, name, values, keep)
-    if (forms := parsing.date_forms(present, MOST_ODD)) is not None:
-        date = _learn_date(text, name, forms[0])
-        return replace(date, other=forms[1]) if isinstance(date, Date) else date
-    if (unit := parsing.unit_of(present, MOST_ODD)) is not None:
+
+    forms = parsing.date_forms(present, MOST_ODD)
+    if forms is not None:
+        form, other_form = forms
+        dates = _learn_date(text, name, form)
+        return replace(dates, other=other_form) if isinstance(dates, Date) else dates
+
+    unit = parsing.unit_of(present, MOST_ODD)
+    if unit is not None:
         bare = parsing.without_unit(text, unit)
-        number = _learn_number(bare, name, parsing.numbers(bare), keep)
-        return replace(number, unit=unit) if isinstance(number, Number) else number
+        numbers = _learn_number(bare, name, parsing.numbers(bare), keep)
+        return replace(numbers, unit=unit) if isinstance(numbers, Number) else numbers
+    return None
+
+
+def _truth_words(text: pd.Series) -> tuple[str, str] | None:
+    """Return the words for false and true if texts are only these two, and None otherwise."""
+    if text.iloc[:FIRST_ROWS].nunique() > MOST_SPELLINGS:  # so in most columns, without a look at all rows
+        return None
+    words = set(text.str.lower().unique())
+    for pair in TRUTHS:
+        if words == set(pair):
+            return pair
     return None
 
 
@@ -442,12 +473,12 @@ def suspicion(column: pd.Series, learned: Column) -> str | None:
     if sample.empty:
         return None
 
-    odd = np.isnan(parsing.numbers(sample))
-    if MOST_ODD < odd.mean() < MANY:
-        label = sample.index[odd][0]
-        example = f"{shortened(sample[odd].iloc[0])} in {row_label(column)} {label}"
+    is_no_number = np.isnan(parsing.numbers(sample))
+    if MOST_ODD < is_no_number.mean() < MANY:
+        odd_texts = sample[is_no_number]
+        example = f"{shortened(odd_texts.iloc[0])} in {row_label(column)} {odd_texts.index[0]}"
         return f"the most of its texts are numbers, and too many are not, such as {example}: write all alike"
-    looks_like_dates = odd.all() and sample.str.contains(parsing.LIKE_DATES).mean() > MANY
+    looks_like_dates = is_no_number.all() and sample.str.contains(parsing.LIKE_DATES).mean() > MANY
     if looks_like_dates and _are_dates(sample).mean() > MANY:
         return "the most of its texts seem to be dates, and not of one form: write all alike, as 2024-12-31"
     return None
@@ -474,11 +505,14 @@ def _are_numbers(text: pd.Series, values: NDArray[np.float64]) -> bool:
     values : array
         All cells as numbers, with NaN for those that are none.
     """
-    finite, text = np.count_nonzero(~np.isnan(values)), text[~text.str.contains(INFINITE)]
-    if finite and finite >= (1 - MOST_ODD) * len(text):
+    numbers = values[~np.isnan(values)]
+    finite_text = text[~text.str.contains(INFINITE)]
+    if len(numbers) and len(numbers) >= (1 - MOST_ODD) * len(finite_text):
         return True
-    is_varied = 2 * finite >= len(text) and len(np.unique(values[~np.isnan(values)])) > MOST_CATEGORIES
-    return bool(is_varied) and text[np.isnan(parsing.numbers(text))].nunique() <= FEW_WORDS
+    if 2 * len(numbers) < len(finite_text) or len(np.unique(numbers)) <= MOST_CATEGORIES:
+        return False
+    words = finite_text[np.isnan(parsing.numbers(finite_text))]
+    return bool(words.nunique() <= FEW_WORDS)
 
 
 def _learn_number(column: pd.Series, name: str, values: NDArray[np.float64], keep: bool) -> Column:
@@ -513,24 +547,25 @@ def _learn_number(column: pd.Series, name: str, values: NDArray[np.float64], kee
 
 def _identifies_rows(name: str, values: NDArray[np.float64]) -> bool:
     """Return True for a column with the name of an identifier and nearly all different whole numbers."""
-    return bool(
-        IDENTIFIER.search(name)
-        and len(values) >= FEWEST_NAMES
-        and (np.floor(values) == values).all()
-        and len(np.unique(values)) >= NEARLY_ALL * len(values)
-    )
+    if IDENTIFIER.search(name) is None or len(values) < FEWEST_NAMES:
+        return False
+    are_whole = (np.floor(values) == values).all()
+    return bool(are_whole and len(np.unique(values)) >= NEARLY_ALL * len(values))
 
 
 def _counts_rows(values: NDArray[np.float64]) -> bool:
     """Return True for different whole numbers with few gaps between them that are no years."""
     rows = len(values)
-    return bool(
-        rows >= FEWEST_COUNTED
-        and values.max() - values.min() < 2 * rows
-        and not (YEARS[0] <= values.min() and values.max() <= YEARS[1])
-        and (np.floor(values) == values).all()
-        and len(np.unique(values)) == rows
-    )
+    if rows < FEWEST_COUNTED:
+        return False
+    smallest = values.min()
+    largest = values.max()
+    first_year, last_year = YEARS
+    are_years = first_year <= smallest and largest <= last_year
+    if are_years or largest - smallest >= 2 * rows:
+        return False
+    are_whole = (np.floor(values) == values).all()
+    return bool(are_whole and len(np.unique(values)) == rows)
 
 
 def _learn_date(column: pd.Series, name: str, form: str | None) -> Column:
@@ -555,10 +590,14 @@ def _learn_date(column: pd.Series, name: str, form: str | None) -> Column:
         return LeftOut(name, "it is the same date everywhere")
 
     # A period is a feature if the dates span it, and don't all have the same phase
-    span = present.max() - present.min()
-    phases = {period: present % length for period, length in PERIODS.items()}
-    phases["week"] = np.floor(phases["week"])  # in whole days, because hours belong to the day
-    periods = [period for period, phase in phases.items() if span > PERIODS[period] and np.ptp(phase) > 1e-6]
+    span = np.ptp(present)
+    periods = []
+    for period, length in PERIODS.items():
+        phase = present % length
+        if period == "week":
+            phase = np.floor(phase)  # in whole days, because hours belong to the day
+        if span > length and np.ptp(phase) > SAME_PHASE:
+            periods.append(period)
 
     odd = _examples_of_odd_cells(column, np.isnan(values)) if missing else ()
     return Date(name, form, float(np.median(present)), tuple(periods), missing, odd)
@@ -577,22 +616,29 @@ def _learn_category(text: pd.Series, name: str, keep: bool) -> Column:
         True if it must not be left out because its texts seem to name the rows.
     """
     present = text.dropna()
-    missing, different = len(text) - len(present), present.nunique()
-    if different == 1 and not missing:
-        return LeftOut(name, f"it is {shortened(present.iloc[0])} everywhere")
-    if not keep and different >= max(FEWEST_NAMES, NEARLY_ALL * len(present)):
-        return LeftOut(name, f"it names the rows, with {different} different texts in {len(present)} of them")
+    if present.empty:
+        return LeftOut(name, EMPTY)
 
-    fewest = _fewest_rows_of_category(len(text))
-    encoder = OneHotEncoder(min_frequency=fewest, max_categories=MOST_CATEGORIES)
+    missing = len(text) - len(present)
+    text_count = present.nunique()
+    if text_count == 1 and not missing:
+        return LeftOut(name, f"it is {shortened(present.iloc[0])} everywhere")
+    if not keep and text_count >= max(FEWEST_NAMES, NEARLY_ALL * len(present)):
+        return LeftOut(
+            name, f"it names the rows, with {text_count} different texts in {len(present)} of them"
+        )
+
+    fewest_rows = _fewest_rows_of_category(len(text))
+    encoder = OneHotEncoder(min_frequency=fewest_rows, max_categories=MOST_CATEGORIES)
     encoder.fit(present.to_numpy(object)[:, None])
-    joined = encoder.infrequent_categories_[0]
-    rare = () if joined is None else tuple(joined.tolist())
+    infrequent = encoder.infrequent_categories_[0]
+    rare = () if infrequent is None else tuple(infrequent.tolist())
     known = tuple(np.setdiff1d(encoder.categories_[0], np.array(rare, object)).tolist())
     if not known and not missing:
-        return LeftOut(name, f"each of its {different} texts is rare")
-    crowded = len(rare) > MOST_RARE
-    return Category(name, known, () if crowded else rare, crowded, missing)
+        return LeftOut(name, f"each of its {text_count} texts is rare")
+    if len(rare) > MOST_RARE:
+        return Category(name, known, (), crowded=True, missing=missing)
+    return Category(name, known, rare, crowded=False, missing=missing)
 
 
 def _fewest_rows_of_category(rows: int) -> int:
@@ -601,7 +647,8 @@ def _fewest_rows_of_category(rows: int) -> int:
     That is 5, fewer in small tables, and more in large ones, where a feature that is hardly ever 1 would be
     scaled to huge values.
     """
-    return max(1, round(max(min(RARE, SMALL_SHARE * rows), RARE_SHARE * rows)))
+    fewest = min(RARE, SMALL_SHARE * rows)
+    return max(1, round(max(fewest, RARE_SHARE * rows)))
 
 
 def _format_in_words(form: str) -> str:
@@ -636,26 +683,30 @@ def _fill_gaps(
         Missing cells are unforeseen if none were missing in training. Otherwise texts without a value are,
         if training had no such texts.
     """
-    gaps = np.isnan(values)
-    filled = np.where(gaps, fill, values)[:, None]
-    unforeseen = gaps.copy()
-    if learned.missing:
-        filled = np.hstack([filled, gaps[:, None]])
-        had_odd_cells = not isinstance(learned, Truth) and learned.odd  # then texts are nothing new
-        unforeseen[gaps] = False if had_odd_cells else texts(column[gaps], BLANKS).notna()
-    return Encoded(filled, unforeseen)
+    is_missing = np.isnan(values)
+    filled = np.where(is_missing, fill, values)[:, None]
+    if not learned.missing:
+        return Encoded(filled, is_missing)
+
+    is_unforeseen = np.zeros_like(is_missing)
+    had_odd_texts = not isinstance(learned, Truth) and learned.odd
+    if not had_odd_texts:
+        is_unforeseen[is_missing] = texts(column[is_missing], BLANKS).notna()
+    return Encoded(np.hstack([filled, is_missing[:, None]]), is_unforeseen)
 
 
-def _examples_of_odd_cells(column: pd.Series, gaps: NDArray[np.bool_]) -> tuple[str, ...]:
+def _examples_of_odd_cells(column: pd.Series, is_missing: NDArray[np.bool_]) -> tuple[str, ...]:
     """Return some texts in cells without a value, with the row where each occurs first."""
-    first = texts(column[gaps]).dropna().drop_duplicates().iloc[:SHOWN]
-    return tuple(f"{shortened(text)} in {row_label(column)} {label}" for label, text in first.items())
+    odd_texts = texts(column[is_missing]).dropna().drop_duplicates().iloc[:SHOWN]
+    return tuple(f"{shortened(text)} in {row_label(column)} {row}" for row, text in odd_texts.items())
 
 
 def shortened(cell: object) -> str:
     """Return a cell as messages show it: quoted, and cut if it is long."""
     text = str(cell)
-    return repr(text if len(text) <= LONGEST else f"{text[:LONGEST]}...")
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}..."
+    return repr(text)
 
 
 def _gaps(missing: int, fill: str, odd: tuple[str, ...] = ()) -> str:
@@ -668,22 +719,23 @@ def _gaps(missing: int, fill: str, odd: tuple[str, ...] = ()) -> str:
 
 def to_plain(column: Column) -> dict[str, Any]:
     """Return the type of a column as values of JSON."""
-    values = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(column).items()}
-    for recent in ("unit", "other"):  # fields that files of earlier versions and their checksums don't have
-        if not values.get(recent, True):
-            del values[recent]
-    return {"kind": column.kind, **values}
+    plain: dict[str, Any] = {"kind": column.kind}
+    for name, value in asdict(column).items():
+        if name in ("unit", "other") and not value:
+            continue  # files of earlier versions and their checksums don't have these fields
+        plain[name] = list(value) if isinstance(value, tuple) else value
+    return plain
 
 
 def from_plain(plain: object) -> Column:
     """Return the type of a column from the values that `to_plain` has returned, after checking them."""
     if not isinstance(plain, dict):
         raise TypeError(f"a column must be a dict, got {plain!r}")
-    values = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
-    kind: Any = values.pop("kind", None)
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+    kind: Any = fields.pop("kind", None)
     choice("kind of a column", kind, tuple(KINDS))
     make: Any = KINDS[kind]
-    column: Column = make(**values)
+    column: Column = make(**fields)
     return column
 
 
@@ -695,13 +747,16 @@ def _check_fields(column: Column) -> None:
     for name, value in vars(column).items():
         if name in ("median", "mean"):
             real(name, value)
-        elif name == "missing":
+        if name == "missing":
             whole(name, value, low=0)
-        elif name == "crowded" and not isinstance(value, bool):
+        if name == "crowded" and not isinstance(value, bool):
             raise TypeError(f"{name} must be true or false, got {value!r}")
-        elif name in ("name", "reason", "unit", "other") and not isinstance(value, str):
+        if name in TEXT_FIELDS and not isinstance(value, str):
             raise TypeError(f"{name} must be text, got {value!r}")
-        elif name in ("odd", "words", "known", "rare", "periods") and not (
-            isinstance(value, tuple) and all(isinstance(item, str) for item in value)
-        ):
+        if name in LIST_FIELDS and not _is_tuple_of_texts(value):
             raise TypeError(f"{name} must be a list of texts, got {value!r}")
+
+
+def _is_tuple_of_texts(value: object) -> bool:
+    """Return True for a tuple of texts."""
+    return isinstance(value, tuple) and all(isinstance(text, str) for text in value)

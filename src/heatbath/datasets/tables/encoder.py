@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +30,7 @@ VERSION = 1  # of the values that `plain` returns
 OPTIONS = ("ignore", "categorical", "keep")
 PLAIN_NUMBER = "a number"  # the note of a number without missing cells and unit
 FEW = 3  # plain numbers that brief notes name
+MOST_NAMES = 20  # names of columns that a message lists
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -101,7 +103,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         frame = as_frame(X)
         chosen = {option: _checked_names(option, getattr(self, option)) for option in OPTIONS}
-        _check_present(frame, [name for names in chosen.values() for name in names])
+        _check_present(frame, chain.from_iterable(chosen.values()))
         if len(frame) < 2:
             raise ValueError(f"a table of at least 2 rows is needed, got {len(frame)} sample(s)")
 
@@ -111,24 +113,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if name in chosen["ignore"]:
                 learned[name] = LeftOut(name, "as asked for")
                 continue
-            is_category, is_kept = name in chosen["categorical"], name in chosen["keep"]
+            is_category = name in chosen["categorical"]
+            is_kept = name in chosen["keep"]
             learned[name] = column_types.learn(frame[name], name, is_category, is_kept)
             reason = None if is_category else column_types.suspicion(frame[name], learned[name])
             if reason is not None:
                 remarks.append(f"warning: {name!r} is taken for text: {reason}")
 
-        if not any(column.features for column in learned.values()):
-            row_numbers = _row_numbers(frame, learned)
-            learned |= row_numbers
-            remarks += [
-                f"warning: {name!r} seems to name or count the rows, and is used all the same, as nothing "
-                "else can be: new rows have other numbers"
-                for name in row_numbers
-            ]
-            if not row_numbers:
-                notes = "; ".join(f"{name!r} is {learned[name].note()}" for name in [*learned][:SHOWN])
-                raise ValueError(f"no column is left to learn from: {notes or 'there is none'}")
-        return self._store(learned, remarks)
+        if any(column.features for column in learned.values()):
+            return self._store(learned, remarks)
+
+        row_numbers = _row_numbers(frame, learned)
+        if not row_numbers:
+            notes = "; ".join(f"{name!r} is {learned[name].note()}" for name in [*learned][:SHOWN])
+            raise ValueError(f"no column is left to learn from: {notes or 'there is none'}")
+        remarks += [
+            f"warning: {name!r} seems to name or count the rows, and is used all the same, as nothing else "
+            "can be: new rows have other numbers"
+            for name in row_numbers
+        ]
+        return self._store(learned | row_numbers, remarks)
 
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags: missing values, text and categories are accepted."""
@@ -185,20 +189,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         used = [column for column in self.columns_.values() if column.features]
         _check_present(frame, [column.name for column in used])
 
-        values = np.empty((len(frame), sum(len(column.features) for column in used)))
-        end, messages = 0, []
+        feature_count = sum(len(column.features) for column in used)
+        features = np.empty((len(frame), feature_count))
+        start = 0
+        messages = []
         for column in used:
             cells = frame[column.name]
-            encoded, unforeseen = column.encode(cells)
-            start, end = end, end + encoded.shape[1]
-            values[:, start:end] = encoded
-            if unforeseen.any():
-                messages.append(_describe_unforeseen(column, cells[unforeseen]))
+            encoded, is_unforeseen = column.encode(cells)
+            end = start + encoded.shape[1]
+            features[:, start:end] = encoded
+            start = end
+            if is_unforeseen.any():
+                messages.append(_describe_unforeseen(column, cells[is_unforeseen]))
 
         if messages:
             extra = f"; and {len(messages) - SHOWN} more columns" if len(messages) > SHOWN else ""
             warnings.warn("; ".join(messages[:SHOWN]) + extra, UnforeseenDataWarning, stacklevel=2)
-        return values
+        return features
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
         """Return the names of the features, which are all different.
@@ -209,20 +216,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         names: dict[str, None] = {}
         for column in self.columns_.values():
             for feature in column.features:
-                name, number = feature, 2
+                name = feature
+                copies = 1
                 while name in names:  # 'c' of the column 'a=b' and 'b=c' of 'a' have the same name
-                    name, number = f"{feature}.{number}", number + 1
+                    copies += 1
+                    name = f"{feature}.{copies}"
                 names[name] = None
         return np.array(list(names), dtype=object)
 
     def groups(self) -> dict[str, list[int]]:
         """Return the indices of the features of each column, by its name; columns left out have none."""
         check_is_fitted(self)
-        indices, end = {}, 0
+        indices = {}
+        start = 0
         for name, column in self.columns_.items():
             if column.features:
-                start, end = end, end + len(column.features)
+                end = start + len(column.features)
                 indices[name] = list(range(start, end))
+                start = end
         return indices
 
     def notes(self) -> list[str]:
@@ -290,7 +301,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         options = {option: _checked_names(option, plain[option]) for option in OPTIONS}
         learned = {column.name: column for column in map(column_types.from_plain, plain["columns"])}
-        if len(learned) < len(plain["columns"]) or not any(c.features for c in learned.values()):
+        has_features = any(column.features for column in learned.values())
+        if len(learned) < len(plain["columns"]) or not has_features:
             raise ValueError("the columns of an encoder must have different names, and at least one feature")
         return cls(**options)._store(learned, _checked_names("remarks", plain["remarks"]), decimal)
 
@@ -336,22 +348,27 @@ def _checked_names(option: str, names: object) -> tuple[str, ...]:
     names : iterable of str
         The names.
     """
-    listed = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else (None,)
-    if not all(isinstance(name, str) for name in listed):
-        raise TypeError(f"{option} must be a list of names, got {names!r}")
-    return listed
+    error = TypeError(f"{option} must be a list of names, got {names!r}")
+    if not isinstance(names, Iterable) or isinstance(names, str):
+        raise error
+    checked = tuple(names)
+    if not all(isinstance(name, str) for name in checked):
+        raise error
+    return checked
 
 
 def _check_present(frame: pd.DataFrame, names: Iterable[str]) -> None:
     """Raise ValueError, with the names that exist, if a table lacks one of these columns."""
     lacking = [repr(name) for name in dict.fromkeys(names) if name not in frame.columns]
-    if lacking:
-        present, limit = [repr(name) for name in frame.columns], 2 * SHOWN
-        extra = f" and {len(present) - limit} more" if len(present) > limit else ""
-        raise ValueError(
-            f"{'there is no column' if len(lacking) == 1 else 'there are no columns'} "
-            f"{', '.join(lacking[:limit])}; there are {', '.join(present[:limit])}{extra}"
-        )
+    if not lacking:
+        return
+
+    present = [repr(name) for name in frame.columns]
+    problem = "there is no column" if len(lacking) == 1 else "there are no columns"
+    extra = f" and {len(present) - MOST_NAMES} more" if len(present) > MOST_NAMES else ""
+    raise ValueError(
+        f"{problem} {', '.join(lacking[:MOST_NAMES])}; there are {', '.join(present[:MOST_NAMES])}{extra}"
+    )
 
 
 def _describe_unforeseen(column: Column, cells: pd.Series) -> str:
@@ -364,10 +381,12 @@ def _describe_unforeseen(column: Column, cells: pd.Series) -> str:
     cells : Series
         Its unforeseen cells only, with their rows as the index.
     """
-    present = texts(cells, MISSING if isinstance(column, Category) else BLANKS).dropna()
-    if present.empty:
-        row, problem = cells.index[0], "it is missing, and none was missing in training"
-    else:
-        row, problem = present.index[0], f"{shortened(present.iloc[0])} {column.unlike}"
+    blanks = MISSING if isinstance(column, Category) else BLANKS
+    present = texts(cells, blanks).dropna()
+    row = cells.index[0]
+    problem = "it is missing, and none was missing in training"
+    if len(present):
+        row = present.index[0]
+        problem = f"{shortened(present.iloc[0])} {column.unlike}"
     extra = f" (and {len(cells) - 1} more)" if len(cells) > 1 else ""
     return f"{row_label(cells)} {row}, column {column.name!r}: {problem}{extra}"

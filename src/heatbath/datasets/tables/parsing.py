@@ -17,6 +17,7 @@ MISSING = frozenset(["", "na", "n/a", "<na>", "nan", "nat", "null", *SPREADSHEET
 # Texts that are missing where numbers, dates or truth values are expected
 BLANKS = MISSING | {"-", "--", ".", "?", "nil", "none", "missing"}
 LARGEST = 1e100  # larger numbers count as missing, because their squares could overflow
+WITH_EXPONENT = 1e16  # from here on, numbers have an exponent in text
 TRUTHS = (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"))
 FORMATS = {  # formats of dates, tried in this order; a time of day may follow
     "ISO8601": "year-month-day",
@@ -37,6 +38,7 @@ FORMATS = {  # formats of dates, tried in this order; a time of day may follow
 TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 FORMS = ("ISO8601", *(date + time for date in FORMATS if date != "ISO8601" for time in TIMES))
 WITH_UNIT = r"^[+\-\u2212]?\d[\d.,' ]*?\s*([^\d\s.,'+\-][^\d]*)$"  # a number, and what follows it
+SAMPLE, FEW_TEXTS = 50, 9  # texts that show whether these are dates, about, and in which formats
 # The beginning of a date
 LIKE_DATES = r"^(?:\d{1,4}[-/. ][A-Za-z]{3,9}|\d{1,4}[-/.]\d{1,2}|[A-Za-z]{3,9} \d{1,2}, \d)"
 START = pd.Timestamp("2000-01-03")  # day 0, a Monday
@@ -69,12 +71,16 @@ def texts(column: pd.Series, blanks: Set[str] = MISSING) -> pd.Series:
 
 def _cell_text(cell: Any) -> str:
     """Return any cell as text."""
-    return _number_text(float(cell)) if is_real(cell) else str(cell)
+    if is_real(cell):
+        return _number_text(float(cell))
+    return str(cell)
 
 
 def _number_text(value: float) -> str:
     """Return a number as text, without a point if it is whole, and without an exponent below 1e16."""
-    return np.format_float_positional(value, trim="-") if abs(value) < 1e16 else repr(value)
+    if abs(value) >= WITH_EXPONENT:
+        return repr(value)
+    return np.format_float_positional(value, trim="-")
 
 
 def numbers(column: pd.Series) -> NDArray[np.float64]:
@@ -85,19 +91,29 @@ def numbers(column: pd.Series) -> NDArray[np.float64]:
     """
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(np.float64, na_value=np.nan)
+    elif isinstance(column.dtype, pd.StringDtype):
+        values = _numbers_in(column)
     else:
-        column = column if isinstance(column.dtype, pd.StringDtype) else texts(column)
-        values = _to_numeric(column)
-        unparsed = np.isnan(values)
-        unparsed[unparsed] = column[unparsed].str.contains(r"\d", na=False)
-        if unparsed.any():
-            # In order: (5) is -5, signs of currencies and per cent, the typographic minus, thousands
-            bare = column[unparsed].str.strip().str.replace(r"^\(([^()+\-\u2212]*)\)$", r"-\1", regex=True)
-            bare = bare.str.replace(r"^([+\-\u2212]?)[$€£¥]\s*|\s*[%$€£¥]$", r"\1", regex=True)
-            bare = bare.str.replace("\u2212", "-", regex=False)
-            values[unparsed] = _to_numeric(bare.str.replace(r"(?<=\d)[,' ](?=\d{3}(?:\D|$))", "", regex=True))
+        values = _numbers_in(texts(column))
     with np.errstate(invalid="ignore"):
         return np.where(np.abs(values) <= LARGEST, values, np.nan)
+
+
+def _numbers_in(text: pd.Series) -> NDArray[np.float64]:
+    """Return texts as numbers, without signs of currencies and the like, and NaN for other texts."""
+    values = _to_numeric(text)
+    is_decorated = np.isnan(values)
+    is_decorated[is_decorated] = text[is_decorated].str.contains(r"\d", na=False)
+    if not is_decorated.any():
+        return values
+
+    # In order: (5) is -5, signs of currencies and per cent, the typographic minus, thousands
+    bare = text[is_decorated].str.strip().str.replace(r"^\(([^()+\-\u2212]*)\)$", r"-\1", regex=True)
+    bare = bare.str.replace(r"^([+\-\u2212]?)[$€£¥]\s*|\s*[%$€£¥]$", r"\1", regex=True)
+    bare = bare.str.replace("\u2212", "-", regex=False)
+    bare = bare.str.replace(r"(?<=\d)[,' ](?=\d{3}(?:\D|$))", "", regex=True)
+    values[is_decorated] = _to_numeric(bare)
+    return values
 
 
 def _to_numeric(text: pd.Series) -> NDArray[np.float64]:
@@ -115,10 +131,13 @@ def unit_of(text: pd.Series, most_odd: float) -> str | None:
     most_odd : float
         Largest share of texts that may lack the unit.
     """
-    if not len(text):
+    if text.empty:
         return None
-    shares = text.str.extract(WITH_UNIT)[0].str.strip().value_counts() / len(text)
-    return str(shares.index[0]) if len(shares) and shares.iloc[0] >= 1 - most_odd else None
+    units = text.str.extract(WITH_UNIT)[0].str.strip()
+    shares = units.value_counts() / len(text)  # the most frequent unit comes first
+    if shares.empty or shares.iloc[0] < 1 - most_odd:
+        return None
+    return str(shares.index[0])
 
 
 def without_unit(column: pd.Series, unit: str) -> pd.Series:
@@ -143,8 +162,7 @@ def days(column: pd.Series, form: str | None) -> NDArray[np.float64]:
         One of `FORMS`; None if the cells are dates already.
     """
     if not pd.api.types.is_datetime64_any_dtype(column.dtype):
-        form = "ISO8601" if form is None else form
-        column = pd.to_datetime(texts(column), format=form, errors="coerce", utc=True)
+        column = pd.to_datetime(texts(column), format=form or "ISO8601", errors="coerce", utc=True)
     if column.dt.tz is not None:
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
     return np.array((column - START) / pd.Timedelta(days=1), np.float64)
@@ -156,6 +174,11 @@ def _is_date(text: str, form: str) -> bool:
         return bool(datetime.strptime(text, form))
     except ValueError:
         return False
+
+
+def _has_date(text: pd.Series, form: str) -> bool:
+    """Return True if one of the texts is a date of this format."""
+    return any(_is_date(cell, form) for cell in text)
 
 
 def date_forms(text: pd.Series, most_odd: float) -> tuple[str, str] | None:
@@ -174,20 +197,23 @@ def date_forms(text: pd.Series, most_odd: float) -> tuple[str, str] | None:
         The format in which most texts are dates, and another format in which equally many texts are other
         dates, or "". None if the texts are not dates.
     """
-    sample = text.iloc[:: max(1, len(text) // 50)]  # about 50 texts
+    sample = text.iloc[:: max(1, len(text) // SAMPLE)]
     if (~sample.str.contains(LIKE_DATES)).mean() > most_odd:
         return None
 
-    # A format is tried on all texts, which takes long, if it fits one of the first nine
-    candidates = [
-        form for form in FORMS if form == "ISO8601" or any(_is_date(cell, form) for cell in sample.iloc[:9])
-    ]
+    # To parse all texts takes long, so a format must fit one of a few
+    few_texts = sample.iloc[:FEW_TEXTS]
+    iso, *other_forms = FORMS  # the first one isn't known to `strptime`
+    candidates = [iso, *(form for form in other_forms if _has_date(few_texts, form))]
     parsed = {form: days(text, form) for form in candidates}
     failures = {form: int(np.isnan(values).sum()) for form, values in parsed.items()}
-    best = min(candidates, key=lambda form: failures[form], default=None)
-    if best is None or failures[best] > most_odd * len(text):
+    best = min(candidates, key=lambda form: failures[form])
+    if failures[best] > most_odd * len(text):
         return None
 
     # With the month or the day first, 1/2/2020 is a date in both formats, but not the same one
-    ties = (form for form in candidates if failures[form] == failures[best])
-    return best, next((form for form in ties if not np.array_equal(parsed[form], parsed[best], True)), "")
+    for form in candidates:
+        is_same = np.array_equal(parsed[form], parsed[best], equal_nan=True)
+        if failures[form] == failures[best] and not is_same:
+            return best, form
+    return best, ""

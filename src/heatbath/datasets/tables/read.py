@@ -187,29 +187,38 @@ def draw_rows(frames: Iterable[pd.DataFrame], rows: int, seed: int) -> tuple[pd.
     remarks : list of str
         A remark if rows were left out.
     """
-    rows, rng = whole("rows", rows, low=2), np.random.default_rng(whole("seed", seed, low=0))
+    rows = whole("rows", rows, low=2)
+    rng = np.random.default_rng(whole("seed", seed, low=0))
 
     # Rows with a number above the threshold can't be among those with the smallest numbers any more
     kept: list[pd.DataFrame] = []
-    keys, total, threshold = np.empty(0), 0, 1.0
+    kept_keys = np.empty(0)
+    threshold = 1.0
+    row_count = 0
     for frame in frames:
-        frame_keys = rng.random(len(frame))
-        kept.append(frame[frame_keys < threshold])
-        keys = np.concatenate([keys, frame_keys[frame_keys < threshold]])
-        total += len(frame)
-        if len(keys) > 2 * rows:
-            threshold = float(np.partition(keys, rows)[rows])
-            kept, keys = [_joined(kept)[keys < threshold]], keys[keys < threshold]
+        keys = rng.random(len(frame))
+        kept.append(frame[keys < threshold])
+        kept_keys = np.concatenate([kept_keys, keys[keys < threshold]])
+        row_count += len(frame)
+        if len(kept_keys) > 2 * rows:
+            threshold = float(np.partition(kept_keys, rows)[rows])
+            is_below = kept_keys < threshold
+            kept = [_joined(kept)[is_below]]
+            kept_keys = kept_keys[is_below]
 
-    if total <= rows:
-        return _joined(kept), []
-    drawn = np.sort(np.argpartition(keys, rows)[:rows]) if len(keys) > rows else slice(None)
-    return _joined(kept).iloc[drawn], [f"{rows:,} of {total:,} rows, drawn at random"]
+    drawn = _joined(kept)
+    if row_count <= rows:
+        return drawn, []
+    if len(kept_keys) > rows:
+        drawn = drawn.iloc[np.sort(np.argpartition(kept_keys, rows)[:rows])]
+    return drawn, [f"{rows:,} of {row_count:,} rows, drawn at random"]
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     """Return pieces of a table as one frame with their index."""
-    return frames[0] if len(frames) == 1 else pd.concat(frames).rename_axis(frames[0].index.name)
+    if len(frames) == 1:
+        return frames[0]
+    return pd.concat(frames).rename_axis(frames[0].index.name)
 
 
 def open_chunks(source: Source, rows: int, *, decimal: Mark | None = None) -> Iterator[pd.DataFrame]:
@@ -271,17 +280,15 @@ def _read_pieces(
     try:
         with contextlib.ExitStack() as stack:
             packed = _open(source, stack)
-            size = _size(packed)
             file = _unpack(name, packed, stack, reading.notes)
-            if head_of(file)[:4] == PARQUET:
+            if head_of(file).startswith(PARQUET):
                 yield from _regroup(_read_parquet(name, file, rows, reading.notes, look), rows)
                 return
 
             for frame in _read_csv(name, file, rows, reading, together):
-                if look is not None and packed.tell() < size:
-                    has_commas = reading.decimals.mark == ","
-                    look(frame.apply(_with_points) if has_commas else frame, packed.tell() / size)
-                look = None
+                if look is not None:
+                    _look_at(frame, look, packed, reading.decimals)
+                    look = None
                 yield frame
     except OSError as error:
         if error.strerror is None:
@@ -289,6 +296,30 @@ def _read_pieces(
         raise type(error)(f"{name} cannot be read ({error.strerror}): check the path") from None
     except (zlib.error, lzma.LZMAError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{name} is compressed and damaged: {error or 'it ends too early'}") from None
+
+
+def _look_at(
+    first_rows: pd.DataFrame, look: FirstRowsCheck, file: io.BufferedReader, decimals: Decimals
+) -> None:
+    """Call `look` with the first rows of a table and their share of the file, if there are more.
+
+    Parameters
+    ----------
+    first_rows : DataFrame
+        The rows, whose numbers have the decimal mark of the file.
+    look : callable
+        Called with the same rows, with decimal points.
+    file : BufferedReader
+        The file after these rows. It isn't called for a stream, whose size is unknown.
+    decimals : Decimals
+        Detector of the decimal mark.
+    """
+    size = _size(file)
+    if not size or file.tell() >= size:
+        return
+    if decimals.mark == ",":
+        first_rows = first_rows.apply(_with_points)
+    look(first_rows, file.tell() / size)
 
 
 def _open(source: Source, stack: contextlib.ExitStack) -> io.BufferedReader:
@@ -341,12 +372,17 @@ def _unpack(
         Gets a remark on the compression.
     """
     head = head_of(file)
-    for magic, (kind, unpack) in PACKERS.items():
-        if head.startswith(magic):
-            notes.append(f"unpacked by {kind}")
+    if head.startswith(ZIP):
+        return _unpack_zip(name, file, stack, notes)
+
+    for first_bytes, (packer, unpack) in PACKERS.items():
+        if head.startswith(first_bytes):
+            notes.append(f"unpacked by {packer}")
             unpacked = stack.enter_context(unpack(file))
-            return io.BufferedReader(cast(Any, unpacked if file.seekable() else ReadOnce(unpacked)), HEAD)
-    return _unpack_zip(name, file, stack, notes) if head.startswith(ZIP) else file
+            if not file.seekable():
+                unpacked = ReadOnce(unpacked)
+            return io.BufferedReader(cast(Any, unpacked), HEAD)
+    return file
 
 
 def _unpack_zip(
@@ -359,24 +395,31 @@ def _unpack_zip(
     ValueError
         For several files, for a workbook of a spreadsheet, and for a password.
     """
-    archive = stack.enter_context(zipfile.ZipFile(file if file.seekable() else io.BytesIO(file.read())))
-    members = [
-        entry
-        for entry in archive.infolist()
-        if not entry.filename.endswith("/") and not HIDDEN.search(entry.filename)
-    ]
-    if any(entry.filename == "[Content_Types].xml" for entry in members):
+    archive = stack.enter_context(zipfile.ZipFile(_seekable(file)))
+    members = [member for member in archive.namelist() if _is_visible_file(member)]
+    if "[Content_Types].xml" in members:
         raise ValueError(f"{name} is a workbook of a spreadsheet: save its sheet as CSV")
     if len(members) != 1:
         raise ValueError(
-            f"{name} must have one file in it, it has {len(members)}: "
-            f"{', '.join(entry.filename for entry in members[:SHOWN])}; unpack it and choose one of them"
+            f"{name} must have one file in it, it has {len(members)}: {', '.join(members[:SHOWN])}; unpack "
+            "it and choose one of them"
         )
-    notes.append(f"unpacked by zip: {members[0].filename}")
+    notes.append(f"unpacked by zip: {members[0]}")
     try:
-        return io.BufferedReader(cast(Any, stack.enter_context(archive.open(members[0]))), HEAD)
+        content = stack.enter_context(archive.open(members[0]))
+        return io.BufferedReader(cast(Any, content), HEAD)
     except (RuntimeError, NotImplementedError) as error:  # it has a password, or an unknown compression
         raise ValueError(f"{name} cannot be unpacked: {error}") from None
+
+
+def _seekable(file: io.BufferedReader) -> BinaryIO:
+    """Return a file, or the rest of a stream in memory, in which the position can be moved."""
+    return file if file.seekable() else io.BytesIO(file.read())
+
+
+def _is_visible_file(member: str) -> bool:
+    """Return True for a member of an archive that is neither a folder nor a hidden file."""
+    return not member.endswith("/") and not HIDDEN.search(member)
 
 
 def _read_parquet(
@@ -406,22 +449,31 @@ def _read_parquet(
         ) from None
 
     try:
-        table = parquet.ParquetFile(file if file.seekable() else io.BytesIO(file.read()))
+        table = parquet.ParquetFile(_seekable(file))
         notes.append("Parquet")
         columns = distinct_names(list(table.schema_arrow.names), notes)
-        first, is_empty = 1, True
+        data_columns = [column for column in columns if not INDEX.fullmatch(column)]
+        row_count = table.metadata.num_rows
+
+        next_row = 1
         for batch in table.iter_batches(batch_size=rows):
             frame = batch.to_pandas(ignore_metadata=True)
-            frame.columns, frame.index = columns, pd.RangeIndex(first, first + len(frame))
-            frame = frame[[column for column in columns if not INDEX.fullmatch(column)]]
-            if look is not None and is_empty and len(frame) < table.metadata.num_rows:
-                look(frame, len(frame) / table.metadata.num_rows)
-            first, is_empty = first + len(frame), False
+            frame.columns = columns
+            frame.index = pd.RangeIndex(next_row, next_row + len(frame))
+            frame = frame[data_columns]
+            if look is not None and next_row == 1 and len(frame) < row_count:
+                look(frame, len(frame) / row_count)
+            next_row += len(frame)
             yield frame
-        if is_empty:
-            yield pd.DataFrame({column: pd.array([], dtype="str") for column in columns})
+        if not row_count:
+            yield _without_rows(columns)
     except (pyarrow.ArrowException, NotImplementedError, ValueError) as error:  # or text that isn't UTF-8
         raise ValueError(f"{name} is not a Parquet file that can be read: {error}") from None
+
+
+def _without_rows(columns: Iterable[str]) -> pd.DataFrame:
+    """Return a table with columns of text and no rows."""
+    return pd.DataFrame({column: pd.array([], dtype="str") for column in columns})
 
 
 def _regroup(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame]:
@@ -429,13 +481,15 @@ def _regroup(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame
 
     There is at least one piece. Frames have different sizes where a file has empty lines.
     """
-    pending, pieces = pd.DataFrame(), 0
+    pending = pd.DataFrame()
+    has_yielded = False
     for frame in frames:
         pending = pd.concat([pending, frame]) if len(pending) else frame
         if len(pending) >= rows:
             yield pending.iloc[:rows].copy()
-            pending, pieces = pending.iloc[rows:], pieces + 1
-    if len(pending) or not pieces:
+            pending = pending.iloc[rows:]
+            has_yielded = True
+    if len(pending) or not has_yielded:
         yield pending
 
 
@@ -460,15 +514,17 @@ def _read_csv(
     encoding = find_encoding(name, file, reading.notes)
     sample = sample_text(file, encoding)
     start = sample.lstrip("\ufeff \r\n")
-    other_format = next((kind for kind, pattern in OTHER_FORMATS.items() if re.match(pattern, start)), None)
-    if other_format is not None:
-        raise ValueError(f"{name} is {other_format}, and no table: CSV or Parquet is needed")
+    for other_format, pattern in OTHER_FORMATS.items():
+        if re.match(pattern, start):
+            raise ValueError(f"{name} is {other_format}, and no table: CSV or Parquet is needed")
 
     stream = None if file.seekable() else ByteStream(file)
     lines = Lines(name, io.TextIOWrapper(cast(Any, stream or file), encoding, newline=""), stream)
     try:
         frames = _read_rows(name, lines, sample, rows, reading, together)
-        for frame in frames if together or stream is not None else _regroup(frames, rows):
+        if not together and stream is None:
+            frames = _regroup(frames, rows)
+        for frame in frames:
             yield frame.rename_axis("line")
     except UnicodeDecodeError as error:
         raise ValueError(
@@ -500,33 +556,55 @@ def _read_rows(
         True if the pieces will be joined. Then rows with a wrong number of cells are collected in
         `reading.problems`; otherwise they are an error.
     """
-    notes, decimals, problems = reading.notes, reading.decimals, reading.problems
-    separator, header = find_header(name, lines, sample, notes)
-    if len(header) > 1:
-        notes.append(f"cells separated by {SEPARATORS[separator]}")
-    columns = distinct_names(header, notes)
-    if all(NUMERAL.fullmatch(label) for label in header):
-        notes.append("the first line has numbers, and is taken for the names of the columns all the same")
-    reading.advice = f": correct them (text with {SEPARATORS[separator]} in it needs quotes)"
-    decimals.separator = separator
-
-    mark: Mark | None = None
+    separator, columns = _read_header(name, lines, sample, reading)
+    decimals = reading.decimals
     if not together and lines.stream is None:
         decimals.count(sample.splitlines()[1:])
 
-    count = 0
+    settled_mark: Mark | None = None
+    has_rows = False
     while block := lines.read(rows):
         decimals.count(block)
-        frame = _parse_lines(name, lines, block, separator, columns, problems)
+        frame = _parse_lines(name, lines, block, separator, columns, reading.problems)
         if not together:
-            if problems:
-                raise ValueError(problem_message(name, problems) + reading.advice)
-            mark = decimals.settle(name, lines.number - len(block) + 1, mark)
-        count += len(frame)
-        if len(frame):
-            yield frame.apply(_with_points) if mark == "," else frame
-    if not count:
-        yield pd.DataFrame({column: pd.array([], dtype="str") for column in columns})
+            if reading.problems:
+                raise ValueError(problem_message(name, reading.problems) + reading.advice)
+            settled_mark = decimals.settle(name, lines.number - len(block) + 1, settled_mark)
+        if frame.empty:
+            continue
+        has_rows = True
+        if settled_mark == ",":
+            frame = frame.apply(_with_points)
+        yield frame
+    if not has_rows:
+        yield _without_rows(columns)
+
+
+def _read_header(name: str, lines: Lines, sample: str, reading: Reading) -> tuple[str, list[str]]:
+    """Read a CSV file as far as its header, and return the separator of cells and the names of columns.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file in messages.
+    lines : Lines
+        The lines of the file.
+    sample : str
+        Its first lines, from which the format is detected.
+    reading : Reading
+        Gets the separator, the advice on wrong lines and remarks.
+    """
+    separator, header = find_header(name, lines, sample, reading.notes)
+    if len(header) > 1:
+        reading.notes.append(f"cells separated by {SEPARATORS[separator]}")
+    columns = distinct_names(header, reading.notes)
+    if all(NUMERAL.fullmatch(label) for label in header):
+        reading.notes.append(
+            "the first line has numbers, and is taken for the names of the columns all the same"
+        )
+    reading.advice = f": correct them (text with {SEPARATORS[separator]} in it needs quotes)"
+    reading.decimals.separator = separator
+    return separator, columns
 
 
 def problem_message(name: str, *groups: Sequence[str]) -> str:
@@ -539,13 +617,15 @@ def problem_message(name: str, *groups: Sequence[str]) -> str:
     *groups : sequence of str
         Problems of one kind each. If there are many, the message lists some of each group.
     """
-    problems = [*chain(*groups)]
-    if len(problems) == 1:
-        return f"{name}, {problems[0]}"
-    most_of_group = SHOWN // sum(map(bool, groups))
-    shown = [*chain(*(group[:most_of_group] for group in groups))]
-    extra = f"; and {len(problems) - len(shown)} more" if len(problems) > len(shown) else ""
-    return f"{name} has {len(problems)} problems: {'; '.join(shown)}{extra}"
+    groups_with_problems = [group for group in groups if group]
+    problem_count = sum(len(group) for group in groups_with_problems)
+    if problem_count == 1:
+        return f"{name}, {groups_with_problems[0][0]}"
+
+    most_of_group = SHOWN // len(groups_with_problems)
+    shown = [*chain.from_iterable(group[:most_of_group] for group in groups_with_problems)]
+    extra = f"; and {problem_count - len(shown)} more" if problem_count > len(shown) else ""
+    return f"{name} has {problem_count} problems: {'; '.join(shown)}{extra}"
 
 
 def _parse_lines(
@@ -568,45 +648,51 @@ def _parse_lines(
     problems : list of str
         Gets a problem for each row with a wrong number of cells, which is left out.
     """
-    first, width = lines.number - len(block) + 1, len(columns)
-    is_plain = all(line.count(separator) == width - 1 and '"' not in line and line.strip() for line in block)
-    if is_plain and not block[0].startswith("\ufeff"):  # pandas would drop this mark
-        return _parse_plain_lines(block, first, separator, columns)
+    first_line = lines.number - len(block) + 1
+    width = len(columns)
+    has_mark = block[0].startswith("\ufeff")  # which pandas would drop
+    if not has_mark and all(_is_plain(line, separator, width) for line in block):
+        return _parse_plain_lines(block, first_line, separator, columns)
 
     reader = csv.reader(chain(block, lines), delimiter=separator, skipinitialspace=True)
-    rows, line_numbers = [], []
+    rows: dict[int, list[str]] = {}  # cells by number of the line
     while reader.line_num < len(block):
-        line = first + reader.line_num
+        line = first_line + reader.line_num
         try:
             row = [cell.strip() for cell in next(reader)]
         except csv.Error as error:
             raise ValueError(f"{name}, line {line}: {error}; a quote may be open there") from None
         if not any(row):
             continue
-        if len(row) > width and not any(row[width:]):
+        if not any(row[width:]):
             row = row[:width]  # every line ends with a separator
-        if len(row) != width:
-            end = first + reader.line_num - 1
-            quote = f" (up to line {end}, so a quote may be open)" if end > line else ""
-            problems.append(f"line {line}: {width} cells are needed, got {len(row)}{quote}")
+        if len(row) == width:
+            rows[line] = row
             continue
-        rows.append(row)
-        line_numbers.append(line)
 
-    cells = zip(*rows, strict=True) if rows else ((),) * width
-    pairs = zip(columns, cells, strict=True)
-    arrays = {column: pd.array(list(values), dtype="str") for column, values in pairs}
-    return pd.DataFrame(arrays, index=pd.Index(line_numbers, dtype="int64"))
+        last_line = first_line + reader.line_num - 1
+        quote = f" (up to line {last_line}, so a quote may be open)" if last_line > line else ""
+        problems.append(f"line {line}: {width} cells are needed, got {len(row)}{quote}")
+
+    cells_by_column = {}
+    for position, column in enumerate(columns):
+        cells_by_column[column] = pd.array([row[position] for row in rows.values()], dtype="str")
+    return pd.DataFrame(cells_by_column, index=pd.Index(list(rows), dtype="int64"))
 
 
-def _parse_plain_lines(block: list[str], first: int, separator: str, columns: list[str]) -> pd.DataFrame:
+def _is_plain(line: str, separator: str, width: int) -> bool:
+    """Return True if a line has `width` cells, no quotes, and anything but spaces."""
+    return line.count(separator) == width - 1 and '"' not in line and bool(line.strip())
+
+
+def _parse_plain_lines(block: list[str], first_line: int, separator: str, columns: list[str]) -> pd.DataFrame:
     """Split lines without quotes into cells by pandas, which is much faster than the module csv.
 
     Parameters
     ----------
     block : list of str
         Lines with a cell for each column.
-    first : int
+    first_line : int
         Number of the first of them in the file.
     separator : str
         The separator of cells.
@@ -622,13 +708,16 @@ def _parse_plain_lines(block: list[str], first: int, separator: str, columns: li
         io.StringIO("".join(block)), sep=separator, header=None, names=columns, index_col=False,
         dtype="str", na_filter=False, quoting=csv.QUOTE_NONE, skip_blank_lines=False,
     )  # fmt: skip
-    frame.index = pd.RangeIndex(first, first + len(frame))
+    frame.index = pd.RangeIndex(first_line, first_line + len(frame))
     frame = frame.apply(lambda column: column.str.strip())
-    return frame if len(columns) == 1 else frame[(frame != "").any(axis=1)]
+    if len(columns) == 1:
+        return frame
+    has_text = (frame != "").any(axis=1)
+    return frame[has_text]
 
 
 def _with_points(column: pd.Series) -> pd.Series:
     """Return a column with decimal points instead of commas in cells that are numbers."""
-    numbers = column.str.fullmatch(WITH_COMMA)
-    points = column.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
-    return column.where(~numbers, points)
+    is_number = column.str.fullmatch(WITH_COMMA)
+    with_points = column.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+    return column.where(~is_number, with_points)

@@ -26,8 +26,9 @@ BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 ENCODINGS = ("utf-8", "cp1252", "latin-1")  # tried in this order; the last one accepts any bytes
+FEWEST_ZEROS, MOST_ZEROS = 0.2, 0.8  # share of zero bytes in UTF-16
 NUMERAL = re.compile(r"[+-]?[\d.,]+")
-MOST_TITLES = 10  # lines above the header
+MOST_TITLES, LONGEST_TITLE = 10, 60  # lines above the header, and characters of one that a note shows
 QUOTED = re.compile(r'"([^"]*)"')
 UNIT = r"(?:[%$€£¥]|[A-Za-zµ°²³/]{{1,6}})?"
 AMOUNT = r"[$€£¥]?\s*[+-]?(\d+|\d{{1,3}}(?:\{thousands}\d{{3}})+){decimals}\s*" + UNIT
@@ -63,29 +64,40 @@ class Decimals:
         """Start without any numbers; `usual` is described with the class."""
         if usual is not None:
             choice("decimal", usual, tuple(MARK_NAMES))
-        self.usual, self.warned = usual, False
+        self.usual = usual
+        self.warned = False
         self.separator: str | None = None
-        self.counts, self.unambiguous = [0, 0], [0, 0]
+        self.counts = [0, 0]
+        self.unambiguous = [0, 0]
 
     def count(self, lines: Sequence[str]) -> None:
         """Count the numbers in lines: in all lines until the mark is clear, then in a sample of lines."""
-        for first in range(0, len(lines), BLOCK_LINES):
+        for start in range(0, len(lines), BLOCK_LINES):
             if sum(self.unambiguous) > ENOUGH:
-                self._count(lines[first :: 1 + (len(lines) - first) // BLOCK_LINES])
+                stride = 1 + (len(lines) - start) // BLOCK_LINES
+                self._count_all(lines[start::stride])
                 return
-            self._count(lines[first : first + BLOCK_LINES])
+            self._count_all(lines[start : start + BLOCK_LINES])
 
-    def _count(self, lines: Sequence[str]) -> None:
+    def _count_all(self, lines: Sequence[str]) -> None:
         """Add the numbers in all of these lines to `counts` and `unambiguous`."""
-        has_quotes = self.separator == ","  # then cells with a comma are in quotes
         for line in lines:
-            for cell in (*line.split(self.separator), *(QUOTED.findall(line) if has_quotes else ())):
-                if "," not in cell and "." not in cell:
-                    continue
-                for i, pattern in enumerate(DECIMALS):
-                    if match := pattern.fullmatch(cell.strip(' "\r\n')):
-                        self.counts[i] += 1
-                        self.unambiguous[i] += _is_unambiguous(*match.groups())
+            cells = line.split(self.separator)
+            if self.separator == ",":
+                cells += QUOTED.findall(line)  # numbers with a comma are in quotes
+            for cell in cells:
+                if "," in cell or "." in cell:
+                    self._count_cell(cell.strip(' "\r\n'))
+
+    def _count_cell(self, cell: str) -> None:
+        """Add a cell to `counts` and `unambiguous` if it is a number with a decimal mark."""
+        for mark_index, pattern in enumerate(DECIMALS):
+            number = pattern.fullmatch(cell)
+            if number is None:
+                continue
+            self.counts[mark_index] += 1
+            if _is_unambiguous(*number.groups()):
+                self.unambiguous[mark_index] += 1
 
     @property
     def mark(self) -> Mark | None:
@@ -93,18 +105,23 @@ class Decimals:
 
         If all numbers are ambiguous, it is a comma unless commas separate cells.
         """
-        commas, points = self.unambiguous
         if self.separator is None:
             return None
+        commas, points = self.unambiguous
+        if commas != points:
+            return "," if commas > points else "."
         if self.usual is not None:
-            return "," if commas > points or (self.usual == "," and commas == points) else "."
-        if commas > points or (commas == points == 0 and self.separator != "," and self.counts[0]):
-            return ","
-        return "." if any(self.counts) else None
+            return self.usual
+        if not any(self.counts):
+            return None
+        all_are_ambiguous = commas == 0
+        has_commas = self.counts[0] > 0
+        return "," if all_are_ambiguous and has_commas and self.separator != "," else "."
 
     def check(self, name: str) -> None:
         """Warn if the mark isn't the usual one."""
-        if self.usual is not None and (mark := self.mark) is not None and mark != self.usual:
+        mark = self.mark
+        if self.usual is not None and mark is not None and mark != self.usual:
             self._warn(
                 f"{name}: numbers have decimal {MARK_NAMES[mark]} and are read with them, but in training "
                 f"they had {MARK_NAMES[self.usual]}: check that this is right"
@@ -204,17 +221,18 @@ def find_encoding(name: str, file: io.BufferedReader, notes: list[str]) -> str:
 
     if b"\0" in head:
         # In UTF-16, nearly every second byte of Latin text is zero; two in a row are binary data
-        zeros = head.count(0) / len(head)
-        if not 0.2 < zeros < 0.8 or b"\0\0" in head:
+        zero_share = head.count(0) / len(head)
+        if b"\0\0" in head or not FEWEST_ZEROS < zero_share < MOST_ZEROS:
             raise ValueError(f"{name} is not a table of text: it has zero bytes. CSV or Parquet is needed")
-        encoding = "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
-        notes.append(f"text in {encoding.upper()}")
-        return encoding
+        has_low_byte_first = head[1::2].count(0) > head[::2].count(0)
+        utf_16 = "utf-16-le" if has_low_byte_first else "utf-16-be"
+        notes.append(f"text in {utf_16.upper()}")
+        return utf_16
 
-    encoding = next(encoding for encoding in ENCODINGS if _is_encoded_in(file, encoding))
-    if encoding != "utf-8":
-        notes.append(f"text in {encoding}, as it is not UTF-8")
-    return encoding
+    fitting = next(encoding for encoding in ENCODINGS if _is_encoded_in(file, encoding))
+    if fitting != "utf-8":
+        notes.append(f"text in {fitting}, as it is not UTF-8")
+    return fitting
 
 
 def _is_encoded_in(file: io.BufferedReader, encoding: str) -> bool:
@@ -222,18 +240,34 @@ def _is_encoded_in(file: io.BufferedReader, encoding: str) -> bool:
 
     The position of the file doesn't move.
     """
+    if not file.seekable():
+        return _can_decode([head_of(file)], encoding, is_complete=False)
+    start = file.tell()
+    blocks = iter(lambda: file.read(HEAD), b"")
+    can_decode = _can_decode(blocks, encoding, is_complete=True)
+    file.seek(start)
+    return can_decode
+
+
+def _can_decode(blocks: Iterable[bytes], encoding: str, is_complete: bool) -> bool:
+    """Return True if consecutive bytes can be decoded.
+
+    Parameters
+    ----------
+    blocks : iterable of bytes
+        The bytes.
+    encoding : str
+        Their encoding.
+    is_complete : bool
+        False if a character may end after the last block.
+    """
     decoder = codecs.getincrementaldecoder(encoding)()
-    seekable = file.seekable()
-    start = file.tell() if seekable else 0
     try:
-        for block in iter(lambda: file.read(HEAD), b"") if seekable else [head_of(file)]:
+        for block in blocks:
             decoder.decode(block)
-        decoder.decode(b"", final=seekable)
+        decoder.decode(b"", final=is_complete)
     except UnicodeDecodeError:
         return False
-    finally:
-        if seekable:
-            file.seek(start)
     return True
 
 
@@ -267,7 +301,9 @@ class ByteStream(io.BufferedIOBase):
 
     def __init__(self, file: io.BufferedReader) -> None:
         """Read lines from a binary stream."""
-        self._file, self._incomplete, self._lines = file, b"", deque[bytes]()
+        self._file = file
+        self._incomplete = b""  # the beginning of a line whose end has not arrived
+        self._lines = deque[bytes]()
 
     def readable(self) -> bool:
         """Return True."""
@@ -280,13 +316,15 @@ class ByteStream(io.BufferedIOBase):
 
     def read1(self, size: int = -1) -> bytes:
         """Return the next line as soon as it has arrived, or the rest of the last line at the end."""
-        while not self._lines and (block := self._file.read1(HEAD)):
+        while not self._lines:
+            block = self._file.read1(HEAD)
+            if not block:
+                remainder = self._incomplete
+                self._incomplete = b""
+                return remainder
             *complete, self._incomplete = (self._incomplete + block).split(b"\n")
             self._lines.extend(line + b"\n" for line in complete)
-        if self._lines:
-            return self._lines.popleft()
-        remainder, self._incomplete = self._incomplete, b""
-        return remainder
+        return self._lines.popleft()
 
 
 class Lines:
@@ -308,7 +346,10 @@ class Lines:
 
     def __init__(self, name: str, text: io.TextIOWrapper, stream: ByteStream | None) -> None:
         """Start before the first line; the parameters are described with the class."""
-        self.name, self.text, self.stream, self.number = name, text, stream, 0
+        self.name = name
+        self.text = text
+        self.stream = stream
+        self.number = 0
 
     def read(self, most: int) -> list[str]:
         """Return the next lines; of a stream, those that have arrived, or the next one.
@@ -343,10 +384,15 @@ class Lines:
         if not line:
             raise StopIteration
         self.number += 1
-        if len(line) == LONGEST or "\0" in line:
-            problem = f"has {LONGEST:,} characters or more" if len(line) == LONGEST else "has zero bytes"
-            raise ValueError(f"{self.name} is not a table of text: line {self.number} {problem}")
+        if len(line) == LONGEST:
+            raise self._error(f"has {LONGEST:,} characters or more")
+        if "\0" in line:
+            raise self._error("has zero bytes")
         return line
+
+    def _error(self, problem: str) -> ValueError:
+        """Return the error that the last line has a problem which no table has."""
+        return ValueError(f"{self.name} is not a table of text: line {self.number} {problem}")
 
 
 def find_header(name: str, lines: Lines, sample: str, notes: list[str]) -> tuple[str, list[str]]:
@@ -371,22 +417,28 @@ def find_header(name: str, lines: Lines, sample: str, notes: list[str]) -> tuple
         The cells of the header.
     """
     start = sample.lstrip()
-    if declaration := re.match(r'"?sep=([,;\t|])"?[\r\n]', start):  # written by spreadsheets
+    declaration = re.match(r'"?sep=([,;\t|])"?[\r\n]', start)  # written by spreadsheets
+    if declaration is not None:
         separator = declaration[1]
-        next(line for line in lines if line.strip())
+        _next_filled(lines)
     else:
-        separator, titles = _separator(start)
-        blank = f"{separator} \t\r\n"
-        title_lines = [next(line for line in lines if line.strip()).strip(blank) for _ in range(titles)]
-        if title_lines:
-            lines_are = "line is" if titles == 1 else f"{titles} lines are"
-            first = next(filter(None, title_lines), "")
-            notes.append(f"the first {lines_are} above the table, and left out: {first[:60]!r}")
+        separator, title_count = _separator(start)
+        titles = [_next_filled(lines).strip(f"{separator} \t\r\n") for _ in range(title_count)]
+        if titles:
+            lines_are = "line is" if title_count == 1 else f"{title_count} lines are"
+            title = next(filter(None, titles), "")[:LONGEST_TITLE]
+            notes.append(f"the first {lines_are} above the table, and left out: {title!r}")
 
     for row in rows_of(name, lines, separator):
-        if any(header := [" ".join(cell.split()) for cell in row]):
+        header = [" ".join(cell.split()) for cell in row]
+        if any(header):
             return separator, header
     raise ValueError(f"{name} is empty: a first line with the names of the columns is needed")
+
+
+def _next_filled(lines: Lines) -> str:
+    """Return the next line that isn't empty."""
+    return next(line for line in lines if line.strip())
 
 
 def rows_of(name: str, lines: Iterable[str], separator: str) -> Iterator[list[str]]:
@@ -414,7 +466,9 @@ def _separator(sample: str) -> tuple[str, int]:
     separator : str
     titles : int
     """
-    scores, below_titles, padded_titles = {}, {}, {}  # by separator
+    scores: dict[str, tuple[float, int]] = {}  # share of rows as wide as the first, and its width
+    padded_titles: dict[str, int] = {}
+    below_titles: dict[str, tuple[int, int]] = {}  # width of the header, and titles above it
     for separator in SEPARATORS:
         try:
             rows = [row for row in csv.reader(io.StringIO(sample, ""), delimiter=separator) if row]
@@ -426,20 +480,31 @@ def _separator(sample: str) -> tuple[str, int]:
             share_of_same_width = widths.count(widths[0]) / len(rows)
             scores[separator] = (share_of_same_width, widths[0])
             padded_titles[separator] = _count_padded_titles(rows)
-
-        titles = next((i for i, width in enumerate(widths) if width > 1), 0)
-        header = rows[titles] if rows else []
-        same_width = len(rows) > titles + 1 and len({*widths[titles:]}) == 1
-        if 0 < titles <= MOST_TITLES and same_width and not _has_numerals(header):
-            below_titles[separator] = (len(header), titles)
+        elif rows:
+            narrow_titles = _count_narrow_titles(rows)
+            if narrow_titles:
+                below_titles[separator] = (len(rows[narrow_titles]), narrow_titles)
 
     if scores:
-        separator = max(scores, key=lambda candidate: scores[candidate])
-        return separator, padded_titles[separator]
+        best = max(scores, key=lambda separator: scores[separator])
+        return best, padded_titles[best]
     if not below_titles:
         return ",", 0
-    separator = max(below_titles, key=lambda candidate: below_titles[candidate][0])
-    return separator, below_titles[separator][1]
+    widest = max(below_titles, key=lambda separator: below_titles[separator][0])
+    return widest, below_titles[widest][1]
+
+
+def _count_narrow_titles(rows: list[list[str]]) -> int:
+    """Return how many of the first rows are titles of one cell above a table, or 0.
+
+    The header and all rows below it have the same number of cells, and none in the header is a number.
+    """
+    widths = [len(row) for row in rows]
+    titles = next((i for i, width in enumerate(widths) if width > 1), 0)
+    has_rows_of_same_width = len(rows) > titles + 1 and len(set(widths[titles:])) == 1
+    if titles > MOST_TITLES or not has_rows_of_same_width or _has_numerals(rows[titles]):
+        return 0
+    return titles
 
 
 def _count_padded_titles(rows: list[list[str]]) -> int:
@@ -448,11 +513,21 @@ def _count_padded_titles(rows: list[list[str]]) -> int:
     Such a title has at most one cell that isn't empty. The header below has three cells or more, none of
     them empty and none a number.
     """
-    filled = [sum(bool(cell.strip()) for cell in row) for row in rows[: MOST_TITLES + 1]]
-    titles = next((i for i, count in enumerate(filled) if count > 1), 0)
+    titles = 0
+    for index, row in enumerate(rows[: MOST_TITLES + 1]):
+        if _count_filled(row) > 1:
+            titles = index
+            break
     header = rows[titles]
-    is_header = len(header) > 2 and filled[titles] == len(header) and not _has_numerals(header)
-    return titles if is_header and len(rows) > titles + 1 else 0
+    has_filled_header = len(header) > 2 and _count_filled(header) == len(header)
+    if not has_filled_header or _has_numerals(header) or len(rows) == titles + 1:
+        return 0
+    return titles
+
+
+def _count_filled(cells: list[str]) -> int:
+    """Return how many cells aren't empty."""
+    return len([cell for cell in cells if cell.strip()])
 
 
 def _has_numerals(cells: list[str]) -> bool:
@@ -468,9 +543,11 @@ def distinct_names(labels: list[str], notes: list[str]) -> list[str]:
     names: list[str] = []
     for position, label in enumerate(labels, start=1):
         original = label or f"column {position}"
-        name, number = original, 2
+        name = original
+        copies = 1
         while name in names or (name != label and name in labels):
-            name, number = f"{original}.{number}", number + 1
+            copies += 1
+            name = f"{original}.{copies}"
         if name != label:
             reason = f"another {label!r}" if label else "without a name"
             notes.append(f"column {position}, {reason}, is called {name!r}")
