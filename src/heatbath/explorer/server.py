@@ -117,8 +117,11 @@ class Explorer:
 
     def __init__(self, token: str | None = None, page: Path = PAGE, framed: bool = False) -> None:
         """Start the workers and prepare the greeting that every page gets."""
-        self.token, self.page = token, page
-        self.headers = SECURITY_HEADERS | ({"Content-Security-Policy": CONTENT_POLICY} if framed else {})
+        self.token = token
+        self.page = page
+        self.headers = dict(SECURITY_HEADERS)
+        if framed:
+            self.headers["Content-Security-Policy"] = CONTENT_POLICY
         self.sessions: dict[str, Session] = {}
         self.workers = Workers()
 
