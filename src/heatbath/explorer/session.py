@@ -160,7 +160,7 @@ class Session:
                 command.give_up(reason)
 
     def _take_step_requests(self) -> list[int | None]:
-        """Forget all steps to make and return the ids of the messages that wait; the caller holds the lock."""
+        """Forget all steps to make; return the ids of the messages that wait. The caller holds the lock."""
         requests = self._step_requests
         self._step_requests = []
         self._stops = {}

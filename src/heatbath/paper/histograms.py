@@ -255,10 +255,12 @@ def draw_over_time(data: xr.Dataset, settings: Settings) -> Figure:
     """
     methods = method_names(data)
     axes = style.panels(2, len(methods), height=0.62 * style.PAGE_WIDTH)
-    later_histograms, later_steps = data["histogram"].isel(record=slice(1, None)), data["step"].values[1:]
+    later_histograms = data["histogram"].isel(record=slice(1, None))
+    later_steps = data["step"].values[1:]
     for ax, (kind, method) in zip(axes, product(("weights", "biases"), methods), strict=True):
         draw_histogram(ax, later_histograms.sel({"method": method, "kind": kind}), later_steps)
-        style.label_axes(ax, kind, "share per bin" if method == methods[0] else "")
+        y_label = "share per bin" if method == methods[0] else ""
+        style.label_axes(ax, kind, y_label)
 
     for ax, method in zip(axes, methods, strict=False):
         accuracy = student(final_values(data, method=method)).value
