@@ -135,7 +135,10 @@ class RunStream:
 
     def __init__(self, name: str, settings: PageSettings, domain: Domain, post: Post) -> None:
         """Start the run of this name at step 0, paused; nothing is compiled yet."""
-        self.name, self.settings, self.domain, self.post = name, settings, domain, post
+        self.name = name
+        self.settings = settings
+        self.domain = domain
+        self.post = post
         self.commands: deque[Command] = deque()
         self.held = False  # by a worker
         self.traces_sent = TracesSent()
@@ -570,8 +573,8 @@ class RunStream:
         self.trace.append(point)
         self._first_unsent = min(self._first_unsent, len(self.trace) - 1)
         if len(self.trace) > MAX_RECORDS:
-            older, newest = self.trace[:-2], self.trace[-2:]
-            self.trace = older[::2] + newest
+            newest = self.trace[-2:]
+            self.trace = self.trace[:-2:2] + newest
             self._first_unsent = 0
 
     def _trace_columns(self, first_index: int) -> dict[str, Any]:

@@ -68,7 +68,8 @@ class Session:
     def __init__(self, post: Callable[[str | bytes], None], wake: Callable[[], None]) -> None:
         """Start a session without runs; `install` gives it some."""
         self.key = secrets.token_urlsafe(12)
-        self.post, self.wake = post, wake
+        self.post = post
+        self.wake = wake
         self.streams: dict[str, RunStream] = {}
         self.playing = False
         self.error = ""  # why the runs can't be served, if they can't

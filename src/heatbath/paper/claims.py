@@ -122,15 +122,21 @@ def compare_with_paper(values: ArrayLike, paper: float, single: bool) -> Finding
     has_interval = math.isfinite(low)
     distance = max(low - paper, paper - high, 0.0) if has_interval else abs(mean.value - paper)
     is_decisive = high - low <= max_width  # False for NaN
-    if distance <= ROUNDING and is_decisive:
-        return Finding(text, HOLDS)
-    return Finding(text, IN_PART if distance <= PARTIAL_TOLERANCE else FAILS)
+    verdict = _judge_distance(distance, ROUNDING)
+    if verdict == HOLDS and not is_decisive:
+        verdict = IN_PART
+    return Finding(text, verdict)
 
 
 def compare_with_range(values: ArrayLike, low: float, high: float) -> Finding:
     """Judge whether the mean of runs is in the paper's range, up to a point; up to five points in part."""
     mean = student(values)
     distance = max(low - mean.value, mean.value - high, 0.0)
-    if distance <= MEAN_TOLERANCE:
-        return Finding(mean.percent(), HOLDS)
-    return Finding(mean.percent(), IN_PART if distance <= PARTIAL_TOLERANCE else FAILS)
+    return Finding(mean.percent(), _judge_distance(distance, MEAN_TOLERANCE))
+
+
+def _judge_distance(distance: float, tolerance: float) -> str:
+    """Return the verdict that a distance to the paper is within a tolerance; in part up to five points."""
+    if distance <= tolerance:
+        return HOLDS
+    return IN_PART if distance <= PARTIAL_TOLERANCE else FAILS

@@ -189,7 +189,8 @@ def run_trigonometric(settings: Settings, progress: ProgressCallback) -> xr.Data
 
     Where `settings.reading_runs` isn't 0, `readings` has Adam's accuracies under other interpretations.
     """
-    problem, network = trigonometric_of(settings, settings.runs), network_of(settings)
+    problem = trigonometric_of(settings, settings.runs)
+    network = network_of(settings)
     run = train_side_by_side(settings, progress, problem, settings.methods, network, record=settings.records)
     results = scores_by_axes(run)
     if settings.reading_runs:
@@ -331,7 +332,8 @@ def train_adam(
         Settings to replace, such as `init` or `batch`.
     """
     settings = with_settings(settings, **changes)
-    problem, network = trigonometric_of(settings, settings.runs), network_of(settings)
+    problem = trigonometric_of(settings, settings.runs)
+    network = network_of(settings)
     adam = {"Adam": Partition(Adam(), h)}
     return train_side_by_side(settings, progress, problem, adam, network, record=1, shuffled=shuffled)
 

@@ -54,9 +54,8 @@ def draw_accuracy_and_loss(data: xr.Dataset, log: bool = True) -> Figure:
 def draw_all_runs(ax: Axes, accuracies: Mapping[str, Any]) -> None:
     """Draw the accuracies of all runs as dots, and their mean as a line, by method."""
     for row, runs in enumerate(accuracies.values()):
-        offsets = np.random.default_rng(row).uniform(
-            -0.25, 0.25, len(runs)
-        )  # so that dots don't hide each other
+        # So that dots don't hide each other
+        offsets = np.random.default_rng(row).uniform(-0.25, 0.25, len(runs))
         colour = style.COLOURS[row % len(style.COLOURS)]
         ax.plot(runs, row + offsets, ".", ms=3, alpha=0.5, color=colour)
         mean = np.mean(runs)

@@ -61,11 +61,14 @@ def best_tau(data: xr.Dataset) -> float:
 def judge_fall(data: xr.Dataset) -> Finding:
     """Judge whether accuracy at the best temperature is higher than at the highest."""
     taus = data["tau"].values
-    best, hot = best_tau(data), float(taus.max())
-    fall = student(final_values(data, tau=best) - final_values(data, tau=hot), of=len(taus) - 1)
-    text = f"best at τ = {best:g}: {student(final_values(data, tau=best)).percent()}; "
-    text += f"{fall.text(100)} points less at τ = {hot:g}"
-    return Finding(text, judge_above(fall) if best < hot else FAILS)
+    best = best_tau(data)
+    highest = float(taus.max())
+    at_best = final_values(data, tau=best)
+    fall = student(at_best - final_values(data, tau=highest), of=len(taus) - 1)
+    text = f"best at τ = {best:g}: {student(at_best).percent()}; "
+    text += f"{fall.text(100)} points less at τ = {highest:g}"
+    verdict = judge_above(fall) if best < highest else FAILS
+    return Finding(text, verdict)
 
 
 EXPERIMENT = Experiment(
