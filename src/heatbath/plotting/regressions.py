@@ -212,7 +212,8 @@ def _checked_probabilities(label: object, array: Any) -> Floats:
     """Return probabilities as a flat array after checking that all lie in 0 to 1, and that there are some."""
     name = f"the values of {label!r}" if label else "the values"
     probabilities = numbers(name, array, (1, 2)).ravel()
-    lowest, highest = probabilities.min(initial=np.inf), probabilities.max(initial=-np.inf)
+    lowest = probabilities.min(initial=np.inf)
+    highest = probabilities.max(initial=-np.inf)
     if not probabilities.size or lowest < 0 or highest > 1:
         raise ValueError(
             f"{name} must be probabilities, from 0 to 1, as run.predictive(X).cdf(y) gives them; got "
@@ -224,7 +225,8 @@ def _checked_probabilities(label: object, array: Any) -> Floats:
 def _test_probabilities(run: Run) -> dict[str, Floats]:
     """Return the probability of less than the observed value of each test example, by target."""
     check_run(run, single=True)
-    problem, draw = run.problem, _only_draw(run)
+    problem = run.problem
+    draw = _only_draw(run)
     if problem.task != "regression" or not problem.X_test.size:
         raise ValueError(f"a regression with test examples is needed, got {problem!r}")
     predictive = run.predictive(problem.X_test[draw] * problem.scale + problem.shift)

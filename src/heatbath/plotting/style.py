@@ -131,14 +131,15 @@ def add_legend(ax: Axes) -> None:
     available_width = LEGEND_ROOM * POINTS_PER_INCH * figure.get_figwidth() * ax.get_position().width
     columns, width = _legend_layout(labels, available_width)
 
+    place: dict[str, Any] = {"loc": "upper right", "bbox_to_anchor": (1.0, 0.0)}
     is_narrow = width <= NARROW_LEGEND * available_width
-    location, anchor = ("upper center", (0.5, 0.0)) if is_narrow else ("upper right", (1.0, 0.0))
+    if is_narrow:
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
     below_labels = ScaledTranslation(0, -2.9 * TEXT_SIZE / POINTS_PER_INCH, figure.dpi_scale_trans)
     ax.legend(
         handles,
         labels,
-        loc=location,
-        bbox_to_anchor=anchor,
+        **place,
         bbox_transform=ax.transAxes + below_labels,
         ncols=columns,
         fontsize=SMALL_SIZE,
@@ -240,9 +241,11 @@ def quantity_label(name: str) -> str:
 
     `hidden.tau` and `tau_output` are quantities of a part, whose name is added in brackets.
     """
-    part, _, quantity = name.rpartition(".")
     if name.endswith("_output"):
-        part, quantity = "output", name.removesuffix("_output")
+        part = "output"
+        quantity = name.removesuffix("_output")
+    else:
+        part, _, quantity = name.rpartition(".")
     if part and quantity in SYMBOLS:
         return f"{SYMBOLS[quantity]} ({part})"
     return SYMBOLS.get(name, name)
