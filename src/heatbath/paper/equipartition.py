@@ -91,7 +91,7 @@ def _part_temperature(name: str, run: Run, part: Part) -> xr.Dataset:
     in_second_half = run.data["step"].values > run.step // 2
     temperature = run.data["temperature"].sel(part=part.name).isel(record=in_second_half).mean("record")
     method: Any = part.method
-    h = float(run.partition.h)  # type: ignore[arg-type]
+    h = float(run.partition.h)  # type: ignore[arg-type, union-attr]
     tau = float(method.tau)
     noise = float(gradient_noise(run).sel(part=part.name).mean("chain"))
 

@@ -55,7 +55,7 @@ def heat_map(values: xr.DataArray | Run, *, ax: Axes | None = None) -> Axes:
     ax = style.axes_or_new(ax, height=min(1.1 + 0.32 * len(cells), MAX_MAP_HEIGHT))
     image = ax.imshow(cells, origin="lower", cmap="cividis", aspect="auto")
     for (row, column), value in np.ndenumerate(cells):
-        text = _cell_text(value, is_accuracy, has_diverged[row, column])
+        text = _cell_text(value, is_accuracy, bool(has_diverged[row, column]))
         is_dark = np.isfinite(value) and bool(np.asarray(image.norm(value)) < 0.5)
         colour = "white" if is_dark else "black"
         ax.text(column, row, text, ha="center", va="center", fontsize=style.SMALL_SIZE, color=colour)
