@@ -158,21 +158,27 @@ def explore(host: str = LOOPBACK, port: int | None = None, browser: bool = True)
     """
     if port is not None:
         whole("port", port, low=0, high=65_536)
-    prefix = os.environ.get("JUPYTERHUB_SERVICE_PREFIX") if _in_notebook() else None
-    needs_token = prefix is not None or not is_loopback(host)
-    framed = browser and _in_notebook()
-    served = Served(host, port or 0, secrets.token_urlsafe(16) if needs_token else None, framed)
+    hub_prefix = os.environ.get("JUPYTERHUB_SERVICE_PREFIX") if _in_notebook() else None
+    needs_token = hub_prefix is not None or not is_loopback(host)
+    token = secrets.token_urlsafe(16) if needs_token else None
+    is_framed = browser and _in_notebook()
+    served = Served(host, port or 0, token, is_framed)
 
-    if framed:
-        from IPython.display import IFrame, display
-
-        address = served.url
-        if prefix is not None:  # JupyterHub's proxy serves the page under this path, whatever the hub's host
-            address = f"{prefix}proxy/{served.port}/?token={served.token}"
-        display(IFrame(address, "100%", NOTEBOOK_HEIGHT))
+    if is_framed:
+        _show_in_notebook(served, hub_prefix)
     elif browser:
         webbrowser.open(served.url)
     return served
+
+
+def _show_in_notebook(served: Served, hub_prefix: str | None) -> None:
+    """Show the page in a frame of a notebook, by JupyterHub's proxy if there is a prefix of its addresses."""
+    from IPython.display import IFrame, display
+
+    address = served.url
+    if hub_prefix is not None:  # the proxy serves the page under this path, whatever the hub's host
+        address = f"{hub_prefix}proxy/{served.port}/?token={served.token}"
+    display(IFrame(address, "100%", NOTEBOOK_HEIGHT))
 
 
 def _page_url(host: str, port: int, token: str | None) -> str:
@@ -180,7 +186,8 @@ def _page_url(host: str, port: int, token: str | None) -> str:
     name = socket.gethostname() if host in ("0.0.0.0", "::") else host
     if ":" in name:  # IPv6
         name = f"[{name}]"
-    return f"http://{name}:{port}/" + ("" if token is None else f"?token={token}")
+    url = f"http://{name}:{port}/"
+    return url if token is None else f"{url}?token={token}"
 
 
 def _in_notebook() -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from inspect import signature
 from typing import Any, NamedTuple
@@ -54,11 +54,13 @@ def run_code(stream: RunStream, language: str) -> str:
         "python" or "command".
     """
     phases = [Phase(plan, plan.steps, _partition(plan)) for plan in stream.phases]
-    if stream.live.step or not phases:  # a later phase without steps is left out
+    is_needed = stream.live.step > 0 or not phases  # a later phase without steps is left out
+    if is_needed:
         plan = stream.live.plan
         phases.append(Phase(plan, stream.live.step or DEFAULT_STEPS, _partition(plan)))
-    write = _python_code if language == "python" else _command_code
-    return write(stream.settings, phases)
+    if language == "python":
+        return _python_code(stream.settings, phases)
+    return _command_code(stream.settings, phases)
 
 
 # Python
@@ -66,18 +68,24 @@ def run_code(stream: RunStream, language: str) -> str:
 
 def _python_code(settings: PageSettings, phases: Sequence[Phase]) -> str:
     """Return the phases of a run as a Python script, in which each phase starts where the last one ended."""
-    modules = _method_modules(method for phase in phases for method in phase.partition.methods.values())
-    lines = ["import numpy as np"] if settings.problem_json["kind"] == "points" else []
-    lines += ["import heatbath as hb", *(f"import {module}" for module in modules), ""]
+    lines = []
+    if settings.problem_json["kind"] == "points":
+        lines.append("import numpy as np")
+    lines.append("import heatbath as hb")
+    methods = [method for phase in phases for method in phase.partition.methods.values()]
+    lines += [f"import {module}" for module in _method_modules(methods)]
+    lines.append("")
     lines += _python_problem(settings)
     lines.append(f"network = hb.MLP({_python_arguments(_network_arguments(settings.network))})")
 
-    for index, (plan, steps, partition) in enumerate(phases):
+    start = ""
+    for plan, steps, partition in phases:
         sizes = f"steps={steps}, batch={plan.batch}, chains={plan.chains}, seed={plan.seed}"
-        start = ', start=run.theta, momenta="thermal"' if index > 0 else ""
-        call = f"run = hb.train(problem, network, partition, {sizes}{start})"
-        lines += ["", *_python_partition(partition), call]
-    return "\n".join([*lines, "print(run)", ""])
+        lines += ["", *_python_partition(partition)]
+        lines.append(f"run = hb.train(problem, network, partition, {sizes}{start})")
+        start = ', start=run.theta, momenta="thermal"'  # of every later phase
+    lines += ["print(run)", ""]
+    return "\n".join(lines)
 
 
 def _python_problem(settings: PageSettings) -> list[str]:
@@ -108,8 +116,9 @@ def _python_partition(partition: Partition) -> list[str]:
 
 def _python_method(method: Method) -> str:
     """Return the call that makes a method as Python code."""
-    kind = type(method)
-    return f"{module_of(kind) or 'hb'}.{kind.__name__}({_python_arguments(_method_arguments(method))})"
+    method_type = type(method)
+    module = module_of(method_type) or "hb"
+    return f"{module}.{method_type.__name__}({_python_arguments(_method_arguments(method))})"
 
 
 def _python_arguments(values: Mapping[str, Any]) -> str:
@@ -132,15 +141,17 @@ def _python_value(value: Any) -> str:
 
 def _command_code(settings: PageSettings, phases: Sequence[Phase]) -> str:
     """Return the phases of a run as shell commands, with the files that they read."""
-    kind, lines = settings.problem_json["kind"], []
-    if kind == "csv":
+    problem_kind = settings.problem_json["kind"]
+    lines = []
+    if problem_kind == "csv":
         lines.append("# table.csv is the table that was dropped onto the page")
-    if kind == "points":
+    if problem_kind == "points":
         rows = [f"{x!r},{y!r},{label!r}" for x, y, label in settings.problem_json["points"]]
         lines += ["cat > table.csv <<'END'", "x1,x2,class", *rows, "END"]
     for number, phase in enumerate(phases, 1):
         lines += _phase_commands(settings, phase, number, is_last=number == len(phases))
-    return "\n".join([*lines, ""])
+    lines.append("")
+    return "\n".join(lines)
 
 
 def _phase_commands(settings: PageSettings, phase: Phase, number: int, is_last: bool) -> list[str]:
@@ -163,22 +174,25 @@ def _phase_commands(settings: PageSettings, phase: Phase, number: int, is_last: 
     plan, steps, partition = phase
     training: dict[str, Any] = {"steps": steps, "batch": plan.batch, "chains": plan.chains, "seed": plan.seed}
     if number > 1:
-        training |= {"start": f"{PHASE_NAME}{number - 1}", "momenta": "thermal"}
-
+        training["start"] = f"{PHASE_NAME}{number - 1}"
+        training["momenta"] = "thermal"
+    method = _toml_value(_named_method(partition) or _method_by_parts(partition))
     sections = {
         "problem": _command_problem(settings),
         "network": _network_arguments(settings.network),
-        "method": _toml_value(_named_method(partition) or _method_by_parts(partition)),
+        "method": method,
         "training": training,
     }
+
     imports = "".join(f"--import {module} " for module in _method_modules(partition.methods.values()))
     command = f"heatbath {imports}train "
     out = [] if is_last else ["--out", f"{PHASE_NAME}{number}"]
-    fits_options = not any(isinstance(value, dict) for value in sections["method"].values())
-    if fits_options:
+    needs_file = any(isinstance(value, dict) for value in method.values())
+    if not needs_file:
         return [command + shlex.join([*_options(sections), *out])]
 
-    filename = "run.toml" if is_last and number == 1 else f"{PHASE_NAME}{number}.toml"
+    is_only_phase = is_last and number == 1
+    filename = "run.toml" if is_only_phase else f"{PHASE_NAME}{number}.toml"
     content = tomli_w.dumps({"command": "train", **sections}).rstrip()
     return [f"cat > {filename} <<'END'", content, "END", command + shlex.join(["--settings", filename, *out])]
 
@@ -189,14 +203,14 @@ def _options(sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
     The section "method" is one option, NAME:COEFFICIENT=VALUE,...; every other section has one for each key.
     """
     options = []
-    for section, values in sections.items():
+    for section, entries in sections.items():
         if section == "method":
-            arguments = ",".join(f"{name}={value}" for name, value in values.items() if name != "name")
-            options += ["--method", f"{values['name']}:{arguments}"]
-        else:
-            for name, value in values.items():
-                option = OPTION_NAMES.get((section, name), name.replace("_", "-"))
-                options += _option(option, value)
+            arguments = ",".join(f"{name}={value}" for name, value in entries.items() if name != "name")
+            options += ["--method", f"{entries['name']}:{arguments}"]
+            continue
+        for key, value in entries.items():
+            option = OPTION_NAMES.get((section, key), key.replace("_", "-"))
+            options += _option(option, value)
     return options
 
 
@@ -206,20 +220,24 @@ def _option(name: str, value: Any) -> list[str]:
         return [text for column in value for text in ("--keep", column)]
     if isinstance(value, bool):
         return [f"--{name}" if value else f"--no-{name}"]
-    return [f"--{name}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+    if isinstance(value, list):
+        return [f"--{name}", ",".join(map(str, value))]
+    return [f"--{name}", str(value)]
 
 
 def _command_problem(settings: PageSettings) -> dict[str, Any]:
     """Return the section "problem" of a settings file."""
-    kind = settings.problem_json["kind"]
-    if kind == "points":
+    problem_kind = settings.problem_json["kind"]
+    if problem_kind == "points":
         columns = {"target": "class", "task": "binary", "standardise": False, "keep": ["x1", "x2"]}
         return {"data": "table.csv"} | columns
-    if kind == "csv":
+    if problem_kind == "csv":
+        section = {"data": "table.csv", "target": settings.problem_json["target"]}
         kept_columns = _kept_columns(settings)
-        keep = {"keep": kept_columns} if kept_columns else {}
-        return {"data": "table.csv", "target": settings.problem_json["target"]} | keep
-    return {"name": kind, **_dataset_arguments(settings)}
+        if kept_columns:
+            section["keep"] = kept_columns
+        return section
+    return {"name": problem_kind, **_dataset_arguments(settings)}
 
 
 def _named_method(partition: Partition) -> dict[str, Any] | None:
@@ -227,23 +245,32 @@ def _named_method(partition: Partition) -> dict[str, Any] | None:
 
     Arguments of presets that equal their defaults are left out.
     """
-    methods = partition.methods
-    if list(methods) == ["all"]:
-        method = methods["all"]
+    if list(partition.methods) == ["all"]:
+        method = partition.methods["all"]
         return {"name": type(method).title.lower(), "h": partition.h, **_method_arguments(method)}
 
     for name, preset in PRESETS.items():
-        defaults = {
-            argument: parameter.default for argument, parameter in signature(preset).parameters.items()
-        }
-        needed = {argument: _preset_argument(argument, partition)
-                  for argument in defaults if argument != "posterior"}  # fmt: skip
-        arguments = {argument: value for argument, value in needed.items() if value is not None}
+        arguments = _preset_arguments(preset, partition)
         with suppress(ValueError, TypeError):  # of a preset that doesn't accept these arguments
             if preset(**arguments) == partition:
-                unusual = {argument: x for argument, x in arguments.items() if x != defaults[argument]}
-                return {"name": name.lower(), **unusual}
+                return {"name": name.lower(), **_unusual_arguments(preset, arguments)}
     return None
+
+
+def _preset_arguments(preset: Callable[..., Partition], partition: Partition) -> dict[str, Any]:
+    """Return the arguments with which a preset might make a partition; those without a value are left out."""
+    arguments = {}
+    for name in signature(preset).parameters:
+        value = None if name == "posterior" else _preset_argument(name, partition)
+        if value is not None:
+            arguments[name] = value
+    return arguments
+
+
+def _unusual_arguments(preset: Callable[..., Partition], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a preset that differ from their defaults."""
+    parameters = signature(preset).parameters
+    return {name: value for name, value in arguments.items() if value != parameters[name].default}
 
 
 def _method_by_parts(partition: Partition) -> dict[str, Any]:
@@ -259,10 +286,13 @@ def _preset_argument(argument: str, partition: Partition) -> Any:
     """Return the value that a preset's argument would need to make a partition, or None if there is none."""
     if argument == "h":
         return partition.h
-    hidden, output = partition.methods.get("hidden"), partition.methods.get("output")
+    hidden = partition.methods.get("hidden")
+    output = partition.methods.get("output")
     if argument.endswith(OUTPUT_SUFFIX):
         return getattr(output, argument.removesuffix(OUTPUT_SUFFIX), None)
-    return getattr(hidden, argument) if hasattr(hidden, argument) else getattr(output, argument, None)
+    if hasattr(hidden, argument):
+        return getattr(hidden, argument)
+    return getattr(output, argument, None)
 
 
 def _toml_value(value: Any) -> Any:
@@ -295,22 +325,22 @@ def _kept_columns(settings: PageSettings) -> list[str]:
 
 def _method_arguments(method: Method) -> dict[str, Any]:
     """Return the arguments of a method: all coefficients, the word, and options unlike their defaults."""
-    parameters = signature(known_methods()[type(method).__name__]).parameters
-    always = set(coefficients(type(method))) - method.idle | {"word"}
-    values = {name: getattr(method, name) for name in parameters}
-    return {
-        name: value for name, value in values.items() if name in always or value != parameters[name].default
-    }
+    always_given = set(coefficients(type(method))) - method.idle | {"word"}
+    arguments = {}
+    for name, parameter in signature(known_methods()[type(method).__name__]).parameters.items():
+        value = getattr(method, name)
+        if name in always_given or value != parameter.default:
+            arguments[name] = value
+    return arguments
 
 
 def _dataset_arguments(settings: PageSettings) -> dict[str, Any]:
     """Return the arguments of the function of `heatbath.datasets` that draws the problem."""
-    arguments = {
-        DATASET_ARGUMENTS.get(name, name): value
-        for name, value in settings.problem_json.items()
-        if name != "kind"
-    }
-    return arguments | {"n_test": settings.problem.X_test.shape[1]}
+    description = dict(settings.problem_json)
+    del description["kind"]
+    arguments = {DATASET_ARGUMENTS.get(name, name): value for name, value in description.items()}
+    arguments["n_test"] = settings.problem.X_test.shape[1]
+    return arguments
 
 
 def _network_arguments(network: MLP) -> dict[str, Any]:

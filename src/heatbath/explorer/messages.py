@@ -147,12 +147,12 @@ def parse_message(text: str | bytes) -> dict[str, Any]:
             raise ValueError(f"at most {MAX_LENGTH:,} characters are accepted in a message {message['type']}")
     errors.raise_errors()
 
-    kind = message["type"]
-    fields = errors.read_object(kind, message, ("type", "id", *FIELDS[kind]))
+    message_type = message["type"]
+    fields = errors.read_object(message_type, message, ("type", "id", *FIELDS[message_type]))
     message_id = message.get("id")
     if isinstance(message_id, bool) or not isinstance(message_id, int | None):
         errors.errors.append(FieldError("id", f"id must be a whole number, got {str(message_id)[:40]!r}"))
-    for name, check in FIELD_CHECKS.get(kind, {}).items():
+    for name, check in FIELD_CHECKS.get(message_type, {}).items():
         with errors.field(name):
             check(name, fields.get(name))
     errors.raise_errors()

@@ -19,6 +19,7 @@ from heatbath.methods.ranges import Between, between
 
 # The range of a coefficient that `tune` doesn't search for and whose default gives no scale
 FALLBACK_RANGE = between(1e-7, 1e-1)
+FALLBACK_STEPSIZE_RANGE = between(1e-3, 1.0)
 
 Location: TypeAlias = tuple[str, str]  # a part and its coefficient; ("", "h") for the stepsize
 
@@ -53,16 +54,23 @@ def catalogue() -> dict[str, Any]:
 
 def _describe_choice(name: str) -> dict[str, Any]:
     """Return the page's description of a preset or method: its first paragraph, slider of h and parts."""
-    partition, is_preset = default_partition(name), name in PRESETS
-    docstring = (PRESETS[name] if is_preset else known_methods()[name]).__doc__ or ""
-    first_paragraph = " ".join(docstring.strip().split("\n\n")[0].split())
+    if name in PRESETS:
+        kind = "preset"
+        docstring = PRESETS[name].__doc__ or ""
+    else:
+        kind = "method"
+        docstring = known_methods()[name].__doc__ or ""
+    first_paragraph = docstring.strip().split("\n\n")[0]
+
+    partition = default_partition(name)
     ranges = _ranges(method_choices()[name])
+    stepsize_range = ranges.get(("", "h"), FALLBACK_STEPSIZE_RANGE)
     assert isinstance(partition.h, float)
     return {
         "name": name,
-        "kind": "preset" if is_preset else "method",
-        "about": first_paragraph,
-        "h": _slider(STEPSIZE, ranges.get(("", "h"), between(1e-3, 1.0)), partition.h),
+        "kind": kind,
+        "about": " ".join(first_paragraph.split()),
+        "h": _slider(STEPSIZE, stepsize_range, partition.h),
         "parts": [_describe_part(str(key), method, ranges) for key, method in partition.methods.items()],
     }
 
@@ -79,16 +87,17 @@ def _describe_part(key: str, method: Method, ranges: Mapping[Location, Between])
     ranges : mapping from (part, coefficient) to Between
         Ranges that the arguments of the preset have.
     """
-    sliders, options = [], []
     hidden = method.idle - {"weight_decay"}  # coefficients that would replace those shown
+    sliders = []
+    options = []
     for name, argument in describe(type(method)).items():
-        value = getattr(method, name)
+        default = getattr(method, name)
         if argument.varies and name not in hidden:
-            usual = method.searched.get(name) or _range_around(argument.default)
-            sliders.append(_slider(argument, ranges.get((key, name), usual), value))
+            usual_range = method.searched.get(name) or _range_around(argument.default)
+            sliders.append(_slider(argument, ranges.get((key, name), usual_range), default))
         elif argument.choices:
             choices = list(argument.choices)
-            options.append({"name": name, "about": argument.text, "choices": choices, "default": value})
+            options.append({"name": name, "about": argument.text, "choices": choices, "default": default})
 
     return {
         "name": key,
@@ -100,7 +109,7 @@ def _describe_part(key: str, method: Method, ranges: Mapping[Location, Between])
     }
 
 
-def _slider(argument: Argument, searched: Between, value: float) -> dict[str, Any]:
+def _slider(argument: Argument, searched: Between, default: float) -> dict[str, Any]:
     """Return the page's description of a slider.
 
     Parameters
@@ -108,24 +117,27 @@ def _slider(argument: Argument, searched: Between, value: float) -> dict[str, An
     argument : Argument
         The coefficient: its name, symbol, text and accepted values.
     searched : Between
-        Range in which `tune` searches, and its scale. The slider's range is wider, includes `value` and stays
-        within what is accepted.
-    value : float
+        Range in which `tune` searches, and its scale. The slider's range is wider, includes the default value
+        and stays within what is accepted.
+    default : float
         Default value, which may be infinite.
     """
     accepted = argument.accepted or NON_NEGATIVE
     low, high = _widen(searched)
-    if math.isfinite(value) and value > 0:
-        low, high = min(low, value), max(high, value)
+    if math.isfinite(default) and default > 0:
+        low = min(low, default)
+        high = max(high, default)
+    low = max(low, accepted.low)
+    high = min(high, math.nextafter(accepted.high, 0))
 
     return {
         "name": argument.name,
         "symbol": argument.symbol,
         "about": argument.text,
-        "low": float(f"{max(low, accepted.low):.6g}"),
-        "high": float(f"{min(high, math.nextafter(accepted.high, 0)):.6g}"),
+        "low": float(f"{low:.6g}"),
+        "high": float(f"{high:.6g}"),
         "scale": searched.scale,
-        "default": "inf" if math.isinf(value) else value,
+        "default": "inf" if math.isinf(default) else default,
         "zero": 0.0 in accepted,
         "infinite": accepted.infinite,
     }
@@ -153,20 +165,21 @@ def _ranges(choice: MethodChoice) -> dict[Location, Between]:
     An argument of a preset may set coefficients of several parts, so each is changed to see its effect.
     """
     required = _required_values(choice)
-    default_values = _values(choice.make(**required))
+    default_values = _coefficient_values(choice.make(**required))
     ranges: dict[Location, Between] = {}
     for argument, searched in choice.searched.items():
         unusual_value = searched.at(0.123)  # surely none of the defaults
-        changed_values = _values(choice.make(**{**required, argument: unusual_value}))
-        for location, value in changed_values.items():
+        changed_partition = choice.make(**{**required, argument: unusual_value})
+        for location, value in _coefficient_values(changed_partition).items():
             if value != default_values[location]:
                 ranges[location] = searched
     return ranges
 
 
-def _values(partition: Partition) -> dict[Location, object]:
+def _coefficient_values(partition: Partition) -> dict[Location, object]:
     """Return the stepsize and all coefficients of the parts."""
     values: dict[Location, object] = {("", "h"): partition.h}
     for key, method in partition.methods.items():
-        values |= {(str(key), name): getattr(method, name) for name in coefficients(type(method))}
+        for name in coefficients(type(method)):
+            values[str(key), name] = getattr(method, name)
     return values

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ HISTOGRAM_BINS = 48
 LOSSES_SECONDS = 0.2  # for which losses above a map stay the same while a run plays: nobody reads faster
 MAX_UNITS = 200  # hidden units whose lines are shown
 GREY = 128  # of a map's 256 levels
+DOMAIN_MARGIN = 1.1  # half the width of the visible plane, relative to that of the examples
 
 
 class View(NamedTuple):
@@ -134,7 +135,10 @@ class RunStream:
 
     def __init__(self, name: str, settings: PageSettings, domain: Domain, post: Post) -> None:
         """Start the run of this name at step 0, paused; nothing is compiled yet."""
-        self.name, self.settings, self.domain, self.post = name, settings, domain, post
+        self.name = name
+        self.settings = settings
+        self.domain = domain
+        self.post = post
         self.commands: deque[Command] = deque()
         self.held = False  # by a worker
         self.traces_sent = TracesSent()
@@ -195,12 +199,14 @@ class RunStream:
         """Number of steps since neither run was ahead of the other."""
         return self.step - self.even_step
 
-    def next_command(self) -> Command | None:
-        """Remove and return the oldest command, or return None; each command goes to one caller only."""
-        try:
-            return self.commands.popleft()
-        except IndexError:
-            return None
+    def waiting_commands(self) -> Iterator[Command]:
+        """Remove and yield all commands, the oldest first; each command goes to one caller only."""
+        while True:
+            try:
+                command = self.commands.popleft()
+            except IndexError:  # asking before wouldn't help: another thread may be faster
+                return
+            yield command
 
     # Work, done by the worker that holds this run
 
@@ -216,21 +222,23 @@ class RunStream:
         is_urgent : callable
             Work ends early as soon as this returns True.
         """
-        begin, end = time.thread_time(), time.perf_counter() + seconds
-        stop = self.step + max_steps
+        thread_begin = time.thread_time()
+        end_time = time.perf_counter() + seconds
+        stop_step = self.step + max_steps
         self._apply_due_changes()
-        while self.step < stop and self.alive:
-            seconds_left = end - time.perf_counter()
+        while self.step < stop_step and self.alive:
+            seconds_left = end_time - time.perf_counter()
             if seconds_left <= 0 or is_urgent():
                 break
-            next_change = self._pending[0][0] if self._pending else stop
-            due = min(self._next_record, stop, next_change)
-            self.live.advance_for(min(seconds_left, COMPILED_CALL_SECONDS), max(1, due - self.step))
+            due_step = min(self._next_record, stop_step)
+            if self._pending:
+                due_step = min(due_step, self._pending[0][0])
+            self.live.advance_for(min(seconds_left, COMPILED_CALL_SECONDS), max(1, due_step - self.step))
             self._update_step()
             self._apply_due_changes()
             if self.step >= self._next_record:
                 self._record()
-        self._working_seconds += time.thread_time() - begin
+        self._working_seconds += time.thread_time() - thread_begin
 
     def prepare(self) -> None:
         """Compile what this run needs, or load it if this computer has compiled it before.
@@ -264,15 +272,14 @@ class RunStream:
             repeated for the others.
         """
         begin = time.perf_counter()
-        needs_losses = (
-            not (playing and self.alive)
-            or self._losses_revision != self.revision
-            or begin >= self._losses_time + LOSSES_SECONDS
-        )
+        is_moving = playing and self.alive
+        has_changed = self._losses_revision != self.revision
+        needs_losses = not is_moving or has_changed or begin >= self._losses_time + LOSSES_SECONDS
         snapshot = self.live.look(self.domain.grid(self.map_size(view.size)), losses=needs_losses)
         if needs_losses:
             self._shown_losses = _mean_losses(snapshot)
-            self._losses_time, self._losses_revision = begin, self.revision
+            self._losses_time = begin
+            self._losses_revision = self.revision
 
         pixels = _map_pixels(snapshot.outputs[:, :, 0], view)
         units = self._unit_lines(view.chain) if view.units else None
@@ -285,8 +292,9 @@ class RunStream:
 
     def map_size(self, requested: int) -> int:
         """Return the number of points on a side of a map: fewer than requested for large networks."""
-        cost = self.settings.chains * self.settings.network.parameters(2, 1)
-        return max(MIN_MAP_SIZE, min(requested, math.isqrt(int(MAX_MAP_COST / cost))))
+        cost_per_point = self.settings.chains * self.settings.network.parameters(2, 1)
+        affordable = math.isqrt(int(MAX_MAP_COST / cost_per_point))
+        return max(MIN_MAP_SIZE, min(requested, affordable))
 
     def all_changes(self) -> tuple[HistoryEntry, ...]:
         """Return all changes: those made so far and those still to be made."""
@@ -309,16 +317,10 @@ class RunStream:
         begin = time.perf_counter()
         if not self.trace or self.trace[-1].step < self.step:
             self._append_record(self._trace_point(self.live.look(gradients=True)))
-        first = 0 if complete else self._first_unsent
-        records = self.trace[first:]
+        first_index = 0 if complete else self._first_unsent
         self._first_unsent = len(self.trace)
 
-        columns: dict[str, Any] = {"from": first, "step": [record.step for record in records]}
-        for name in ("loss", "accuracy", "temperature", "configurational", "xi"):
-            keys = self.trace[-1].values[name]
-            columns[name] = {key: [record.values[name].get(key) for record in records] for key in keys}
-
-        self.post(format_message("traces", runs={self.name: columns}))
+        self.post(format_message("traces", runs={self.name: self._trace_columns(first_index)}))
         self.post(format_message("histogram", runs={self.name: self._histogram()}))
         end = time.perf_counter()
         self.traces_sent = TracesSent(end, self.step, end - begin)
@@ -341,14 +343,16 @@ class RunStream:
             self._apply_due_changes()  # pending changes of this step come first, as in a link
         self._check_history_length()
         run = self.run.with_change(change, self.step)
-        self._apply(run.with_temperatures_times(self.heat))
+        heated = run.with_temperatures_times(self.heat)
+        self._apply(heated)
         self.run = run
 
+        stored_change = dict(change)
         if "anneal" in change:
-            change = {**change, "anneal": run.as_json["anneal"]}
+            stored_change["anneal"] = run.as_json["anneal"]
         if self.heat != 1:
-            change = {**change, "parts": run.with_temperatures_times(self.heat).as_json["parts"]}
-        self._store_and_send_change(change, message_id, replayed)
+            stored_change["parts"] = heated.as_json["parts"]
+        self._store_and_send_change(stored_change, message_id, replayed)
         if not replayed:
             self._drop_impossible_changes()
 
@@ -372,7 +376,7 @@ class RunStream:
             temperature = getattr(method, method.thermal, None)
             if temperature:
                 parts[str(key)] = {method.thermal: temperature}
-        self._store_and_send_change({"parts": parts}, message_id, False)
+        self._store_and_send_change({"parts": parts}, message_id, replayed=False)
 
     def rewind(self, message_id: int | None = None) -> None:
         """Go back to the last good state from before chains diverged, with the settings of that step.
@@ -381,20 +385,14 @@ class RunStream:
         for it, for the answer.
         """
         step = self.phase_start + self.live.rewind()
-
-        self.history = [entry for entry in self.history if entry[0] <= step]
-        del self._states[len(self.history) :]
-        if self._states:
-            self.run, heat = self._states[-1]
-        else:
-            self.run, heat = self.settings.runs[self.name], 1.0
+        was_heated = self._restore_settings(step)
         self.trace = [point for point in self.trace if point.step <= step]
         self._first_unsent = min(self._first_unsent, len(self.trace))
-        self._reported_lost, self.heat = 0, 1.0
+        self._reported_lost = 0
         self.revision += 1
         self._update_step()
 
-        if heat != 1:
+        if was_heated:
             self._apply(self.run)
             self._store_change({"parts": self.run.as_json["parts"]})
         self._next_record = _next_recorded_step(self.live.step) + self.phase_start
@@ -403,6 +401,17 @@ class RunStream:
         text = format_message("rewound", id=message_id, run=self.name, step=step, **fields)
         self.post(text, message_id)
         self._drop_impossible_changes()
+
+    def _restore_settings(self, step: int) -> bool:
+        """Forget the changes after a step, restore its settings and return True if they were heated."""
+        self.history = [entry for entry in self.history if entry[0] <= step]
+        del self._states[len(self.history) :]
+        self.heat = 1.0
+        if not self._states:
+            self.run = self.settings.runs[self.name]
+            return False
+        self.run, heat = self._states[-1]
+        return heat != 1
 
     # Phases and changes
 
@@ -430,16 +439,19 @@ class RunStream:
             return
         if (self.live.died >= 0).any():
             raise ValueError("some chains have diverged: go back to the last good state first, or reset")
+        if not self.live.step:
+            self.live = self._new_phase(run.partition(self.phase_start), self.live.plan.start)
+            return
 
-        live, phases, phase_start = self.live, self.phases, self.phase_start
-        start = live.theta if live.step else live.plan.start
+        phase_start = self.phase_start + self.live.step
+        partition = run.partition(phase_start)
+        self.phases.append(self.live.plan)  # the seed of a new phase depends on their number
         try:
-            if live.step:
-                self.phases, self.phase_start = [*phases, live.plan], phase_start + live.step
-            self.live = self._new_phase(run.partition(self.phase_start), start)
+            self.live = self._new_phase(partition, self.live.theta)
         except ValueError:
-            self.phases, self.phase_start = phases, phase_start
+            self.phases.pop()
             raise
+        self.phase_start = phase_start
 
     def _check_history_length(self) -> None:
         """Raise ValueError if there is no room for another change."""
@@ -462,13 +474,15 @@ class RunStream:
         A link that contained them would be refused.
         """
         run = self.run
-        for index, (step, change) in enumerate(self._pending):
+        possible: deque[HistoryEntry] = deque()
+        for step, change in self._pending:
             try:
                 run = run.with_change(change, step)
             except ValueError as error:
-                self._pending = deque(list(self._pending)[:index])
+                self._pending = possible
                 self._report_dropped_changes(step, error)
                 return
+            possible.append((step, change))
 
     def _report_dropped_changes(self, step: int, error: ValueError) -> None:
         """Tell the page from which step on changes were dropped and why, and send it the other changes."""
@@ -502,20 +516,22 @@ class RunStream:
         The page gets the numbers of diverged and living chains, and the step and part of the last to diverge.
         """
         died = self.live.died  # step at which each chain diverged, or -1
-        lost = np.flatnonzero(died >= 0)
-        self.step, self.alive = self.phase_start + self.live.step, len(lost) < len(died)
-        if len(lost) <= self._reported_lost:
+        lost_chains = np.flatnonzero(died >= 0)
+        living_count = len(died) - len(lost_chains)
+        self.step = self.phase_start + self.live.step
+        self.alive = living_count > 0
+        if len(lost_chains) <= self._reported_lost:
             return
 
-        self._reported_lost = len(lost)
-        last = int(lost[np.argmax(died[lost])])
+        self._reported_lost = len(lost_chains)
+        last_chain = int(lost_chains[np.argmax(died[lost_chains])])
         text = format_message(
             "diverged",
             run=self.name,
-            step=self.phase_start + int(died[last]),
-            part=self.live.diverged_part(last),
-            chains=len(lost),
-            living=len(died) - len(lost),
+            step=self.phase_start + int(died[last_chain]),
+            part=self.live.diverged_part(last_chain),
+            chains=len(lost_chains),
+            living=living_count,
         )
         self.post(text)
 
@@ -530,7 +546,8 @@ class RunStream:
 
     def _trace_point(self, snapshot: Snapshot) -> TracePoint:
         """Return the record of a snapshot at the present step: means over living chains of finite values."""
-        loss, accuracy = snapshot.loss[snapshot.alive], snapshot.accuracy[snapshot.alive]
+        loss = snapshot.loss[snapshot.alive]
+        accuracy = snapshot.accuracy[snapshot.alive]
         splits = ("train", "test") if self.settings.problem.X_test.size else ("train",)
         return TracePoint(
             self.step,
@@ -556,18 +573,34 @@ class RunStream:
         self.trace.append(point)
         self._first_unsent = min(self._first_unsent, len(self.trace) - 1)
         if len(self.trace) > MAX_RECORDS:
-            self.trace = [*self.trace[:-2][::2], *self.trace[-2:]]
+            newest = self.trace[-2:]
+            self.trace = self.trace[:-2:2] + newest
             self._first_unsent = 0
+
+    def _trace_columns(self, first_index: int) -> dict[str, Any]:
+        """Return the records from an index on as columns: their steps, and the values of each quantity.
+
+        Values are by split, part or thermostat; the last record decides which of them there are.
+        """
+        records = self.trace[first_index:]
+        columns: dict[str, Any] = {"from": first_index, "step": [record.step for record in records]}
+        for quantity, latest_values in self.trace[-1].values.items():
+            columns[quantity] = {
+                key: [record.values[quantity].get(key) for record in records] for key in latest_values
+            }
+        return columns
 
     def _histogram(self) -> dict[str, Any]:
         """Return histograms of the parameters by part, over living chains, between round limits."""
-        alive = self.live.died < 0
-        theta, histograms = self.live.theta[alive], {}
+        is_alive = self.live.died < 0
+        theta = self.live.theta[is_alive]
+        histograms = {}
         for part in self.live.parts():
             tensors = [theta[:, span.start : span.stop] for span in part.tensors]
-            limit = _round_up(max(float(np.abs(tensor).max(initial=0.0)) for tensor in tensors))
+            largest = max(float(np.abs(tensor).max(initial=0.0)) for tensor in tensors)
+            limit = _round_up(largest)
             snapshot = self.live.look(losses=False, histogram=(-limit, limit, HISTOGRAM_BINS))
-            counts = snapshot.histogram[part.name][alive].sum(axis=0)
+            counts = snapshot.histogram[part.name][is_alive].sum(axis=0)
             histograms[part.name] = {"low": -limit, "high": limit, "counts": counts}
         return histograms
 
@@ -579,16 +612,19 @@ class RunStream:
         the largest |v| |w|. There is none if the chain has diverged, and networks with several hidden layers
         give None.
         """
-        network, problem = self.settings.network, self.settings.problem
+        network = self.settings.network
+        problem = self.settings.problem
         if len(network.hidden) > 1:
             return None
-        count = network.hidden[0]
-        theta = self.live.theta[min(chain, self.settings.chains - 1)].astype(np.float64)
+        shown_chain = min(chain, self.settings.chains - 1)
+        theta = self.live.theta[shown_chain].astype(np.float64)
         if not np.isfinite(theta).all():
             return []
-        w = theta[: 2 * count].reshape(count, 2) / problem.scale
-        b = theta[2 * count : 3 * count] - w @ problem.shift
-        v = theta[3 * count : 4 * count]
+        # Two weights of each unit, then their biases, then their output weights
+        units = network.hidden[0]
+        w = theta[: 2 * units].reshape(units, 2) / problem.scale
+        b = theta[2 * units : 3 * units] - w @ problem.shift
+        v = theta[3 * units : 4 * units]
 
         strongest = np.argsort(-np.abs(v) * np.hypot(*w.T))[:MAX_UNITS]
         relative_v = v / max(float(np.abs(v).max()), 1e-30)
@@ -601,18 +637,22 @@ def visible_domain(settings: PageSettings) -> Domain:
     problem = settings.problem
     X = np.concatenate([problem.X_train[0], problem.X_test[0]]) * problem.scale + problem.shift
     centre = (X.min(axis=0) + X.max(axis=0)) / 2
-    half_width = np.maximum(np.ptp(X, axis=0) / 2, 1e-9) * 1.1
-    low, high = centre - half_width, centre + half_width
-    return Domain(*_rounded((low[0], high[0], low[1], high[1])))
+    half_width = np.maximum(np.ptp(X, axis=0) / 2, 1e-9) * DOMAIN_MARGIN
+    left, bottom = _rounded(centre - half_width)
+    right, top = _rounded(centre + half_width)
+    return Domain(left, right, bottom, top)
 
 
 def split_points(settings: PageSettings, split: str) -> list[list[float]]:
     """Return the examples of a split, "train" or "test", as [x, y, class] in the user's coordinates."""
     problem = settings.problem
-    X, Y = (problem.X_train, problem.Y_train) if split == "train" else (problem.X_test, problem.Y_test)
-    raw = X[0] * problem.scale + problem.shift
-    pairs = zip(raw.tolist(), Y[0].tolist(), strict=True)
-    return [[round_for_display(x), round_for_display(y), int(label)] for (x, y), (label,) in pairs]
+    if split == "train":
+        X, Y = problem.X_train[0], problem.Y_train[0]
+    else:
+        X, Y = problem.X_test[0], problem.Y_test[0]
+    positions = X * problem.scale + problem.shift
+    examples = zip(positions.tolist(), Y[:, 0].tolist(), strict=True)
+    return [[*_rounded(position), int(label)] for position, label in examples]
 
 
 def _rounded(values: Iterable[float]) -> list[float]:
@@ -638,8 +678,10 @@ def _finite_means(by_name: Mapping[str, Floats]) -> dict[str, float]:
 
 def _mean_losses(snapshot: Snapshot) -> list[float]:
     """Return train loss, test loss, train accuracy and test accuracy, each averaged over living chains."""
-    alive = snapshot.alive
-    return [_finite_mean(values[alive, k]) for values in (snapshot.loss, snapshot.accuracy) for k in (0, 1)]
+    loss = snapshot.loss[snapshot.alive]
+    accuracy = snapshot.accuracy[snapshot.alive]
+    by_split = (loss[:, 0], loss[:, 1], accuracy[:, 0], accuracy[:, 1])
+    return [_finite_mean(values) for values in by_split]
 
 
 def _map_pixels(probabilities: Floats, view: View) -> NDArray[np.uint8]:
@@ -658,15 +700,17 @@ def _map_pixels(probabilities: Floats, view: View) -> NDArray[np.uint8]:
     array (point,)
         Pixels: all grey, or black for standard deviations, if no chain to show is finite.
     """
-    is_finite = np.asarray(np.isfinite(probabilities).all(axis=1))
+    is_shown = np.asarray(np.isfinite(probabilities).all(axis=1))
     if view.map == "chain":
-        is_finite &= np.arange(len(probabilities)) == min(view.chain, len(probabilities) - 1)
-    if not is_finite.any():
-        return np.full(probabilities.shape[1], 0 if view.map == "sd" else GREY, np.uint8)
+        last_chain = len(probabilities) - 1
+        is_shown &= np.arange(len(probabilities)) == min(view.chain, last_chain)
+    if not is_shown.any():
+        empty_level = 0 if view.map == "sd" else GREY
+        return np.full(probabilities.shape[1], empty_level, np.uint8)
 
-    shown = probabilities[is_finite]
-    values = 2 * shown.std(axis=0) if view.map == "sd" else shown.mean(axis=0)  # of one chain, itself
-    return np.asarray(np.clip(np.rint(255 * values), 0, 255), np.uint8)
+    shown = probabilities[is_shown]
+    levels = 2 * shown.std(axis=0) if view.map == "sd" else shown.mean(axis=0)  # of one chain, itself
+    return np.asarray(np.clip(np.rint(255 * levels), 0, 255), np.uint8)
 
 
 def _round_up(value: float) -> float:
@@ -674,4 +718,5 @@ def _round_up(value: float) -> float:
     if not math.isfinite(value) or value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= value)
+    round_numbers = (power * factor for factor in (1, 2, 5, 10))
+    return next(number for number in round_numbers if number >= value)

@@ -66,6 +66,7 @@ MAX_WAITING = 256  # messages that wait to be sent to a page, before it is disco
 SEND_TIMEOUT = 20.0  # seconds that sending one message may take, before the page is disconnected
 POLICY_VIOLATION, TRY_AGAIN_LATER = 1008, 1013  # standard codes for closing a websocket
 DEFAULT_SCENE = "tuned"  # a page begins with it
+TYPES_WITHOUT_RUNS = ("setup", "ready", "hide", "show", "view")  # messages that need no runs
 DEFAULT_HEAT = 10.0  # factor of a heat button that sends none
 MEDIA_TYPES = {
     ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
@@ -117,8 +118,11 @@ class Explorer:
 
     def __init__(self, token: str | None = None, page: Path = PAGE, framed: bool = False) -> None:
         """Start the workers and prepare the greeting that every page gets."""
-        self.token, self.page = token, page
-        self.headers = SECURITY_HEADERS | ({"Content-Security-Policy": CONTENT_POLICY} if framed else {})
+        self.token = token
+        self.page = page
+        self.headers = dict(SECURITY_HEADERS)
+        if framed:
+            self.headers["Content-Security-Policy"] = CONTENT_POLICY
         self.sessions: dict[str, Session] = {}
         self.workers = Workers()
 
@@ -219,7 +223,8 @@ class Explorer:
         if refusal is not None:
             return refusal
 
-        session, name = self.sessions.get(request.path_params["session"]), request.path_params["name"]
+        session = self.sessions.get(request.path_params["session"])
+        name = request.path_params["name"]
         try:
             if session is None or name not in session.streams:
                 raise ValueError("there is no such run: its page has been closed")
@@ -384,7 +389,7 @@ class Explorer:
         fast are refused; the page is told once, and in answer to each that has an id.
         """
         limit = _RateLimit()
-        while (text := await _receive(socket)) is not None:
+        async for text in _received_messages(socket):
             is_accepted = limit.accept(time.monotonic())
             if limit.is_exhausted:
                 await socket.close(POLICY_VIOLATION, "too many messages")
@@ -394,10 +399,7 @@ class Explorer:
                     await greeting
                 await self._handle(session, text)
             else:
-                message_id = find_message_id(text)
-                if limit.is_first_refusal or message_id is not None:
-                    limit_text = f"at most {MAX_MESSAGES_PER_SECOND} messages a second are accepted"
-                    session.send("error", id=message_id, text=f"{limit_text}: this is ignored")
+                _refuse_message(session, text, limit.is_first_refusal)
             await asyncio.sleep(0)  # other pages get their turn, even if many messages are waiting
 
     async def _handle(self, session: Session, text: str | bytes) -> None:
@@ -410,12 +412,14 @@ class Explorer:
         self._limit_blas()
         try:
             message = parse_message(text)
-            kind, message_id = message.pop("type"), message.pop("id", None)
-            if kind != "setup" and not session.streams and kind not in ("ready", "hide", "show", "view"):
-                raise ValueError(f"there are no runs yet: send setup before {kind}")
-            await getattr(self, f"_on_{kind}")(session, message_id, **message)
+            message_type = message.pop("type")
+            message_id = message.pop("id", None)
+            if not session.streams and message_type not in TYPES_WITHOUT_RUNS:
+                raise ValueError(f"there are no runs yet: send setup before {message_type}")
+            handler = getattr(self, f"_on_{message_type}")
+            await handler(session, message_id, **message)
         except SettingsError as error:
-            problems = [{"field": field, "text": text} for field, text in error.errors]
+            problems = [{"field": field, "text": problem} for field, problem in error.errors]
             session.send("error", id=message_id, field=error.field, text=str(error), problems=problems)
         except (ValueError, TypeError, ArithmeticError, MemoryError, RuntimeError) as error:
             session.send("error", id=message_id, text=str(error))
@@ -487,12 +491,15 @@ class Explorer:
         self, session: Session, message_id: int | None, run: str, on: bool, factor: float | None = None
     ) -> None:
         """Multiply the temperatures of a run while `on` is True, by DEFAULT_HEAT without a `factor`."""
-        heat = (DEFAULT_HEAT if factor is None else factor) if on else 1.0
+        if factor is None:
+            factor = DEFAULT_HEAT
+        heat = factor if on else 1.0
         session.command(run, lambda stream: stream.set_heat(heat, message_id), message_id)
 
     async def _on_view(self, session: Session, message_id: int | None, **view: Any) -> None:
         """Change what frames show; fields that are None stay as they are."""
-        session.view = session.view._replace(**{name: v for name, v in view.items() if v is not None})
+        changes = {name: value for name, value in view.items() if value is not None}
+        session.view = session.view._replace(**changes)
         session.wake()
 
     async def _on_ready(self, session: Session, message_id: int | None, frame: int) -> None:
@@ -595,7 +602,8 @@ class _PageConnection:
     """Queue of messages to a page; the task `sending` ends when the page is gone or doesn't read."""
 
     def __init__(self, socket: WebSocket) -> None:
-        self._socket, self._loop = socket, asyncio.get_running_loop()
+        self._socket = socket
+        self._loop = asyncio.get_running_loop()
         self._waiting: deque[str | bytes] = deque()
         self._has_messages = asyncio.Event()
         self.sending = asyncio.create_task(self._send_all())
@@ -630,16 +638,25 @@ class _PageConnection:
             await self._socket.send_bytes(message)
 
 
-async def _receive(socket: WebSocket) -> str | bytes | None:
-    """Return the next message of a page, or None once the page is gone."""
-    try:
-        received = await socket.receive()
-    except (WebSocketDisconnect, RuntimeError):
-        return None
-    if received["type"] == "websocket.disconnect":
-        return None
-    message: str | bytes = received["bytes"] if received.get("text") is None else received["text"]
-    return message
+async def _received_messages(socket: WebSocket) -> AsyncIterator[str | bytes]:
+    """Yield the messages of a page until the page is gone."""
+    while True:
+        try:
+            received = await socket.receive()
+        except (WebSocketDisconnect, RuntimeError):
+            return
+        if received["type"] == "websocket.disconnect":
+            return
+        text = received.get("text")
+        yield received["bytes"] if text is None else text
+
+
+def _refuse_message(session: Session, text: str | bytes, is_first: bool) -> None:
+    """Tell a page that its message came too fast, if it is the first such message or has an id."""
+    message_id = find_message_id(text)
+    if is_first or message_id is not None:
+        limit_text = f"at most {MAX_MESSAGES_PER_SECOND} messages a second are accepted"
+        session.send("error", id=message_id, text=f"{limit_text}: this is ignored")
 
 
 def _split_address(address: str) -> SplitResult:

@@ -68,7 +68,8 @@ class Session:
     def __init__(self, post: Callable[[str | bytes], None], wake: Callable[[], None]) -> None:
         """Start a session without runs; `install` gives it some."""
         self.key = secrets.token_urlsafe(12)
-        self.post, self.wake = post, wake
+        self.post = post
+        self.wake = wake
         self.streams: dict[str, RunStream] = {}
         self.playing = False
         self.error = ""  # why the runs can't be served, if they can't
@@ -114,12 +115,17 @@ class Session:
             Message to the page, sent after all messages of the old runs and before all of the new ones.
         """
         with self._lock:
-            old_streams, requests = self.streams, self._step_requests
             self.post(text)
-            self.playing, self.error, self._stops, self._step_requests = False, "", {}, []
-            self._pictures, self._frame_in_progress, self._shown = {}, False, None
-            self._frame_seconds = self._work_owed = 0.0
-            self.settings, self.streams = settings, streams  # last: workers read them without the lock
+            self.playing = False
+            self.error = ""
+            requests = self._take_step_requests()
+            self._drop_frame()
+            self._shown = None
+            self._frame_seconds = 0.0
+            self._work_owed = 0.0
+            old_streams = self.streams
+            self.settings = settings
+            self.streams = streams  # last: workers read them without the lock
         self._give_up_commands(old_streams, REPLACED)
         self._answer_requests(requests)  # the steps of these runs will never be made
         self.wake()
@@ -127,14 +133,17 @@ class Session:
     def end(self, reason: str) -> None:
         """Remove the runs; commands that wait for them are answered with the reason."""
         with self._lock:
-            old_streams, self.streams = self.streams, {}
+            old_streams = self.streams
+            self.streams = {}
         self._give_up_commands(old_streams, reason)
 
     def break_down(self, error: Exception) -> None:
         """Stop both runs after an unexpected error and tell the page; only a reset helps."""
         with self._lock:
             self.error = f"both runs have ended by an error of the explorer: {error}; reset to start again"
-            self.playing, requests, self._step_requests = False, self._step_requests, []
+            self.playing = False
+            requests = self._step_requests
+            self._step_requests = []
         self.send("error", text=self.error)
         for message_id in requests:
             self.send("error", id=message_id, text=self.error)
@@ -148,8 +157,15 @@ class Session:
     def _give_up_commands(self, streams: dict[str, RunStream], reason: str) -> None:
         """Remove all waiting commands of runs and answer them with a reason."""
         for stream in streams.values():
-            while (command := stream.next_command()) is not None:
+            for command in stream.waiting_commands():
                 command.give_up(reason)
+
+    def _take_step_requests(self) -> list[int | None]:
+        """Forget all steps to make; return the ids of the messages that wait. The caller holds the lock."""
+        requests = self._step_requests
+        self._step_requests = []
+        self._stops = {}
+        return requests
 
     def _answer_requests(self, message_ids: list[int | None]) -> None:
         """Send the state to everyone who waits for steps."""
@@ -171,8 +187,8 @@ class Session:
         """Let the runs play, or pause them; steps by hand end."""
         with self._lock:
             self._raise_error()
-            self.playing, self._stops = playing, {}
-            requests, self._step_requests = self._step_requests, []
+            self.playing = playing
+            requests = self._take_step_requests()
             self._restart_pace()
         self._answer_requests(requests)
         self.wake()
@@ -221,9 +237,12 @@ class Session:
     def attach(self, post: Callable[[str | bytes], None]) -> None:
         """Connect the page again; its runs wait until `resume`, so that it can be sent what it has missed."""
         with self._lock:
-            self.post, self.visible, self.attached = post, True, True
-            self._frame_requested, self._frame_in_progress = False, False
-            self._pictures, self._shown = {}, None
+            self.post = post
+            self.visible = True
+            self.attached = True
+            self._frame_requested = False
+            self._drop_frame()
+            self._shown = None
 
     def resume(self) -> None:
         """Serve the runs again, once a page that has come back has been sent everything."""
@@ -331,15 +350,18 @@ class Session:
         if not stream.prepared or self._max_steps(stream, current_time) > 0:
             return current_time
 
-        due = math.inf
+        due_time = math.inf
         if self._frame_requested and self.visible and self._shown != self._present_state():
-            due = self._next_frame_time()
-        if self.visible and stream.traces_sent.step != stream.step:
-            due = min(due, self._next_traces_time(stream))
+            due_time = self._next_frame_time()
+        if self._has_new_traces(stream):
+            due_time = min(due_time, self._next_traces_time(stream))
         if self.playing and stream.alive and self.speed is not None:
-            start = stream.pace_start
-            due = min(due, start.time + (stream.step - start.step + 1) / self.speed)
-        return due
+            due_time = min(due_time, _next_step_time(stream, self.speed))
+        return due_time
+
+    def _has_new_traces(self, stream: RunStream) -> bool:
+        """Return True if the page can be seen and doesn't have the traces of the present step."""
+        return self.visible and stream.traces_sent.step != stream.step
 
     def _is_urgent(self, stream: RunStream) -> bool:
         """Return True if someone waits for a run's answer or its picture; begin a frame if one is due."""
@@ -359,9 +381,10 @@ class Session:
         Only the worker that holds the run may call it.
         """
         is_urgent = self._is_urgent(stream)
-        while (command := stream.next_command()) is not None:
+        for command in stream.waiting_commands():
             command.execute()
-        if self.streams.get(stream.name) is not stream or not self._greeted:
+        is_replaced = self.streams.get(stream.name) is not stream
+        if is_replaced or not self._greeted:
             return
         self._answer_finished_steps()
         if is_urgent:
@@ -378,37 +401,48 @@ class Session:
             self._work_owed -= time.perf_counter() - begin
 
         self._answer_finished_steps()
-        has_news = self.visible and stream.traces_sent.step != stream.step
-        if has_news and time.perf_counter() >= self._next_traces_time(stream):
+        if self._has_new_traces(stream) and time.perf_counter() >= self._next_traces_time(stream):
             stream.send_traces()
 
     def fail(self, stream: RunStream, error: Exception) -> None:
         """Stop a run after an unexpected error and tell the page."""
-        stream.alive, stream.failed = False, True
-        with self._lock:  # the frame that waits for it starts again
+        stream.alive = False
+        stream.failed = True
+        with self._lock:
             if self.streams.get(stream.name) is not stream:
                 return
-            self._frame_requested = self._frame_requested or self._frame_in_progress
-            self._frame_in_progress, self._pictures = False, {}
+            if self._frame_in_progress:  # it waits for this run, and starts again
+                self._frame_requested = True
+            self._drop_frame()
         text = f"run {stream.name} has ended by an error of the explorer: {error}; reset to start again"
         self.send("error", run=stream.name, text=text)
         self._answer_finished_steps()  # the other run may have made its steps already
 
     def _present_state(self) -> ShownState:
         """Return what a frame would show now; the losses of paused runs are fresh."""
-        runs = tuple(RunState(id(s), s.step, s.revision, s.failed) for s in self.streams.values())
+        runs = tuple(_run_state(stream, stream.step) for stream in self.streams.values())
         return ShownState(self.view, not self.playing, runs)
 
     def _begin_frame_if_due(self) -> None:
         """Begin a frame if the page waits for one, it is time for it, and it would show something new."""
-        current_time, due = time.perf_counter(), self._next_frame_time()
-        if self._frame_in_progress or not self._frame_requested or not self.visible or current_time < due:
+        current_time = time.perf_counter()
+        due_time = self._next_frame_time()
+        if self._frame_in_progress or not self._frame_requested or not self.visible:
+            return
+        if current_time < due_time:
             return
         with self._lock:
             if self._frame_requested and not self._frame_in_progress and self._shown != self._present_state():
-                self._frame_requested, self._frame_in_progress, self._pictures = False, True, {}
+                self._frame_requested = False
+                self._frame_in_progress = True
+                self._pictures = {}
                 # A frame that begins a little late doesn't delay the next one
-                self._frame_began = max(due, current_time - FRAME_SECONDS / 2)
+                self._frame_began = max(due_time, current_time - FRAME_SECONDS / 2)
+
+    def _drop_frame(self) -> None:
+        """Forget the frame in progress and its pictures; the caller holds the lock."""
+        self._frame_in_progress = False
+        self._pictures = {}
 
     def _next_frame_time(self) -> float:
         """Return when the next frame may begin: frames must leave time for work."""
@@ -432,24 +466,29 @@ class Session:
             if self.streams.get(stream.name) is not stream or not self._frame_in_progress:
                 return
             self._pictures[stream.name] = picture
-            for name, run in self.streams.items():
+            for run in self.streams.values():
                 if run.failed:
-                    self._pictures[name] = run.blank_picture(picture)
+                    self._pictures[run.name] = run.blank_picture(picture)
             if len(self._pictures) < len(self.streams):
                 return
-            streams, pictures = self.streams, [self._pictures[name] for name in RUN_NAMES]
+            streams = self.streams
+            pictures = [self._pictures[name] for name in RUN_NAMES]
             self._finish_frame(view, pictures)
-        if len({picture.map.size for picture in pictures}) > 1:  # the view has changed between the two
-            self._frame_requested, self._shown = True, None
+
+        map_sizes = {picture.map.size for picture in pictures}
+        if len(map_sizes) > 1:  # the view has changed between the two
+            self._frame_requested = True
+            self._shown = None
             return
         self._send_frame(streams, view, pictures)
 
     def _finish_frame(self, view: View, pictures: list[Picture]) -> None:
         """Note what the frame in progress shows and how long it took; the caller holds the lock."""
         pairs = zip(self.streams.values(), pictures, strict=True)
-        runs = tuple(RunState(id(s), p.step, s.revision, s.failed) for s, p in pairs)
-        self._shown = ShownState(view, all(picture.fresh for picture in pictures), runs)
-        self._frame_in_progress, self._pictures = False, {}
+        runs = tuple(_run_state(stream, picture.step) for stream, picture in pairs)
+        is_fresh = all(picture.fresh for picture in pictures)
+        self._shown = ShownState(view, is_fresh, runs)
+        self._drop_frame()
         self._frame_number += 1
         self._frame_seconds = sum(picture.seconds for picture in pictures)
         self._work_owed = WORK_PER_FRAME * self._frame_seconds
@@ -457,13 +496,13 @@ class Session:
     def _send_frame(self, streams: dict[str, RunStream], view: View, pictures: list[Picture]) -> None:
         """Send the frame of two pictures, and the lines of hidden units if the view has them."""
         size = math.isqrt(pictures[0].map.size)
-        losses = [value for picture in pictures for value in picture.losses]
+        losses = [loss for picture in pictures for loss in picture.losses]
         maps = [picture.map for picture in pictures]
         steps = [picture.step for picture in pictures]
         self.post_from(streams, format_frame(self._frame_number, size, steps, losses, maps))
         if view.units:
-            named = zip(RUN_NAMES, pictures, strict=True)
-            units = {name: picture.units for name, picture in named if picture.units is not None}
+            by_name = zip(RUN_NAMES, pictures, strict=True)
+            units = {name: picture.units for name, picture in by_name if picture.units is not None}
             self.post_from(streams, format_message("units", runs=units))
 
     def _max_steps(self, stream: RunStream, current_time: float) -> int:
@@ -472,12 +511,16 @@ class Session:
             return 0
         if not self.playing:
             return max(0, self._stops.get(stream.name, 0) - stream.step)
-        leads = [run.lead for run in self.streams.values() if run is not stream and run.alive]
-        steps = int(LEAD_FACTOR * min(leads)) + LEAD_STEPS - stream.lead if leads else UNLIMITED
+
+        max_steps = UNLIMITED
+        other_leads = [run.lead for run in self.streams.values() if run is not stream and run.alive]
+        if other_leads:
+            max_steps = int(LEAD_FACTOR * min(other_leads)) + LEAD_STEPS - stream.lead
         if self.speed is not None:
             start = stream.pace_start
-            steps = min(steps, start.step + int((current_time - start.time) * self.speed) - stream.step)
-        return max(0, steps)
+            due_step = start.step + int((current_time - start.time) * self.speed)
+            max_steps = min(max_steps, due_step - stream.step)
+        return max(0, max_steps)
 
     def _restart_pace(self) -> None:
         """Let a limited speed count from now on."""
@@ -499,10 +542,22 @@ class Session:
         with self._lock:
             if self.playing or not self._step_requests or self._pending_commands:
                 return
-            if any(s.alive and s.step < self._stops.get(name, 0) for name, s in self.streams.items()):
-                return
-            requests, self._stops, self._step_requests = self._step_requests, {}, []
+            for name, stream in self.streams.items():
+                if stream.alive and stream.step < self._stops.get(name, 0):
+                    return
+            requests = self._take_step_requests()
         self._answer_requests(requests)
+
+
+def _run_state(stream: RunStream, step: int) -> RunState:
+    """Return what a picture of a run at a step depends on."""
+    return RunState(id(stream), step, stream.revision, stream.failed)
+
+
+def _next_step_time(stream: RunStream, speed: float) -> float:
+    """Return when a run makes its next step at a limited speed, in steps per second."""
+    start = stream.pace_start
+    return start.time + (stream.step - start.step + 1) / speed
 
 
 def format_ready_message(

@@ -43,6 +43,9 @@ MAX_CHANGES = 2000  # changes of a run while it runs
 MAX_COLUMNS = 50  # of a table: only two can be features, and reading thousands of columns takes minutes
 MAX_CURVE_DECADES = 300  # powers of ten that an annealing curve may start at: float64 holds 308
 MAX_VIEW_LENGTH = 4000  # characters of the page's own settings, which are only stored
+MIN_POINTS = 4  # of a problem
+MAX_STEP = 2**53  # of a change: up to here, numbers of JavaScript are whole
+QUOTED_LENGTH = 60  # characters of a wrong value in an error
 
 TEST_EXAMPLES = 1000  # of a problem drawn at random
 RUN_NAMES = ("A", "B")
@@ -50,7 +53,8 @@ DEFAULT_BATCH = 20  # of the paper's spirals
 DEFAULT_CHAINS = 4  # enough to show a standard deviation
 DEFAULT_EXAMPLES = 1000  # of the paper's spirals
 # Arguments of problems that are whole numbers: the smallest accepted value and the first that is too large
-INTEGER_ARGUMENTS = {"points": (4, MAX_EXAMPLES + 1), "seed": (0, 2**32), "centres": (2, 33)}
+INTEGER_ARGUMENTS = {"points": (MIN_POINTS, MAX_EXAMPLES + 1), "seed": (0, 2**32), "centres": (2, 33)}
+DRAWING_AREA = Interval(-1e4, 1e4)  # coordinates that a point may have
 # Argument names in `heatbath.datasets` that differ from the page's
 DATASET_ARGUMENTS = {"noise": "c", "points": "n_train"}
 
@@ -106,7 +110,7 @@ class ErrorCollector:
     def read_object(self, field: str, value: object, accepted: Sequence[str]) -> dict[str, Any]:
         """Return the accepted entries of a JSON object; collect an error for everything else."""
         if not isinstance(value, Mapping):
-            text = f"{field} must be an object with {', '.join(accepted)}, got {repr(value)[:60]}"
+            text = f"{field} must be an object with {', '.join(accepted)}, got {repr(value)[:QUOTED_LENGTH]}"
             self.errors.append(FieldError(field, text))
             return {}
         unknown = [str(key)[:40] for key in value if key not in accepted]
@@ -167,10 +171,7 @@ class PageRunSettings:
     @property
     def as_json(self) -> dict[str, Any]:
         """Everything but the history, with every default, in the page's form."""
-        parts = {
-            str(key): {field.name: _json_value(getattr(method, field.name)) for field in fields(method)}
-            for key, method in self.base_partition.methods.items()
-        }
+        parts = {str(key): _method_json(method) for key, method in self.base_partition.methods.items()}
         anneal: dict[str, float] | None = None
         if self.anneal is not None:
             anneal = {"factor": self.anneal.factor, "steps": self.anneal.steps, "from": self.anneal.begin}
@@ -193,32 +194,34 @@ class PageRunSettings:
         """
         errors = ErrorCollector()
         entries = errors.read_object("change", change, ("method", "h", "parts", "anneal"))
-        name, partition, anneal = self.method, self.base_partition, self.anneal
-
+        settings = self
         if "method" in entries:
             with errors.field("method"):
-                choice("method", entries["method"], tuple(method_menu.method_names()))
-                if entries["method"] != name:
-                    name = entries["method"]
-                    partition = method_menu.default_partition(name)
-        h = partition.h
+                settings = settings._with_method(entries["method"])
+        h = settings.base_partition.h
         if "h" in entries:
             with errors.field("h"):
                 h = real("h", entries["h"], POSITIVE)
         with errors.field("parts"):
-            methods = _changed_methods(errors, partition.methods, entries.get("parts", {}))
+            methods = _changed_methods(errors, settings.base_partition.methods, entries.get("parts", {}))
             if not errors.errors:
-                partition = Partition(methods, h)
+                settings = replace(settings, base_partition=Partition(methods, h))
         if "anneal" in entries:
             with errors.field("anneal"):
-                anneal = _read_annealing(errors, entries["anneal"], step)
+                settings = replace(settings, anneal=_read_annealing(errors, entries["anneal"], step))
         errors.raise_errors()
 
-        settings = replace(self, method=name, base_partition=partition, anneal=anneal)
         with errors.field("anneal"):
             settings.partition()  # raises if the annealing curve would start at too large a number
         errors.raise_errors()
         return settings
+
+    def _with_method(self, name: str) -> PageRunSettings:
+        """Return these settings with another preset or method and its default coefficients."""
+        choice("method", name, tuple(method_menu.method_names()))
+        if name == self.method:
+            return self
+        return replace(self, method=name, base_partition=method_menu.default_partition(name))
 
     def with_temperatures_times(self, factor: float) -> PageRunSettings:
         """Return these settings with every temperature multiplied by a factor."""
@@ -235,11 +238,14 @@ def is_same_phase(first: Partition, second: Partition) -> bool:
     """
     if first.methods.keys() != second.methods.keys():
         return False
-    pairs = [(method, second.methods[key]) for key, method in first.methods.items()]
-    return all(
-        type(a) is type(b) and all(getattr(a, name) == getattr(b, name) for name in choices(type(a)))
-        for a, b in pairs
-    )
+    return all(_is_same_kind(method, second.methods[key]) for key, method in first.methods.items())
+
+
+def _is_same_kind(first: Method, second: Method) -> bool:
+    """Return True if two methods differ in nothing but coefficients: not in their type, word or options."""
+    if type(first) is not type(second):
+        return False
+    return all(getattr(first, name) == getattr(second, name) for name in choices(type(first)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,14 +267,16 @@ class PageSettings:
     @property
     def as_json(self) -> dict[str, Any]:
         """Settings with every default, in the page's form."""
-        runs = {
-            name: run.as_json | ({"history": [list(entry) for entry in run.history]} if run.history else {})
-            for name, run in self.runs.items()
-        }
+        runs = {}
+        for name, run in self.runs.items():
+            runs[name] = run.as_json
+            if run.history:
+                runs[name]["history"] = [list(entry) for entry in run.history]
         network = {field.name: getattr(self.network, field.name) for field in fields(self.network)}
+        network["hidden"] = list(self.network.hidden)
         return {
             "problem": dict(self.problem_json),
-            "network": network | {"hidden": list(self.network.hidden)},
+            "network": network,
             "batch": self.batch,
             "chains": self.chains,
             "seed": self.seed,
@@ -294,29 +302,30 @@ def read_settings(value: object) -> PageSettings:
     accepted = ("problem", "network", "batch", "chains", "seed", "runs", "view")
     entries = errors.read_object("settings", value, accepted)
 
-    problem, problem_json = None, dict[str, Any]()
+    problem: Problem | None = None
+    problem_json: dict[str, Any] = {}
     with errors.field("problem"):
         problem, problem_json = _read_problem(entries.get("problem", {}))
     network = MLP()
     with errors.field("network"):
         network = _read_network(entries.get("network", {}))
-
-    chains, seed, batch = DEFAULT_CHAINS, 0, DEFAULT_BATCH
+    chains = DEFAULT_CHAINS
     with errors.field("chains"):
         chains = whole("chains", entries.get("chains", DEFAULT_CHAINS), 1, MAX_CHAINS + 1)
+    seed = 0
     with errors.field("seed"):
         seed = whole("seed", entries.get("seed", 0), 0, 2**32)
+    batch = DEFAULT_BATCH
     if problem is not None:
-        examples = problem.X_train.shape[1]
         with errors.field("batch"):
-            label = f"batch (of {examples} training examples)"
-            batch = whole(label, entries.get("batch", min(DEFAULT_BATCH, examples)), 1, examples + 1)
+            batch = _read_batch(entries, problem)
 
     runs = {}
     run_entries = errors.read_object("runs", entries.get("runs", {}), RUN_NAMES)
+    default_run = {"method": next(iter(PRESETS))}
     for name in RUN_NAMES:
         with errors.field(f"runs.{name}", f"run {name}: "):
-            runs[name] = _read_run(run_entries.get(name, {"method": next(iter(PRESETS))}))
+            runs[name] = _read_run(run_entries.get(name, default_run))
 
     view = entries.get("view", {})
     with errors.field("view"):
@@ -327,6 +336,13 @@ def read_settings(value: object) -> PageSettings:
     return PageSettings(problem, network, batch, chains, seed, runs, problem_json, dict(view))
 
 
+def _read_batch(entries: Mapping[str, Any], problem: Problem) -> int:
+    """Return the number of examples in a batch; by default DEFAULT_BATCH, or all of a smaller problem."""
+    examples = problem.X_train.shape[1]
+    batch = entries.get("batch", min(DEFAULT_BATCH, examples))
+    return whole(f"batch (of {examples} training examples)", batch, 1, examples + 1)
+
+
 def settings_after_reset(settings: PageSettings, streams: Mapping[str, RunStream]) -> PageSettings:
     """Return settings that start again at step 0 with the present coefficients; annealing starts again, too.
 
@@ -334,8 +350,10 @@ def settings_after_reset(settings: PageSettings, streams: Mapping[str, RunStream
     """
     runs = {}
     for name, stream in streams.items():
-        anneal = stream.run.anneal and replace(stream.run.anneal, begin=0)
-        runs[name] = replace(stream.run, anneal=anneal, history=())
+        run = replace(stream.run, history=())
+        if run.anneal is not None:
+            run = replace(run, anneal=replace(run.anneal, begin=0))
+        runs[name] = run
     return replace(settings, runs=runs, view={})
 
 
@@ -381,11 +399,15 @@ def _draw_problem(kind: str, errors: ErrorCollector, arguments: dict[str, Any]) 
             if name in INTEGER_ARGUMENTS:
                 arguments[name] = whole(name, value, *INTEGER_ARGUMENTS[name])
             else:
-                arguments[name] = real(name, value, Interval(low=0.0, high=100.0, open=name != "noise"))
+                can_be_zero = name == "noise"
+                arguments[name] = real(name, value, Interval(low=0.0, high=100.0, open=not can_be_zero))
     if errors.errors:
         return None
+
     dataset_arguments = {DATASET_ARGUMENTS.get(name, name): value for name, value in arguments.items()}
-    problem: Problem = getattr(datasets, kind)(**{**dataset_arguments, "n_test": TEST_EXAMPLES})
+    dataset_arguments["n_test"] = TEST_EXAMPLES
+    draw_dataset = getattr(datasets, kind)
+    problem: Problem = draw_dataset(**dataset_arguments)
     return problem
 
 
@@ -394,17 +416,21 @@ def _problem_from_points(errors: ErrorCollector, arguments: dict[str, Any]) -> P
 
     `arguments` has them as `points`, a list of [x, y, class] with classes 0 and 1.
     """
-    rows = arguments["points"]
+    points = arguments["points"]
     with errors.field("points"):
-        if not isinstance(rows, list) or not 4 <= len(rows) <= MAX_DRAWN_POINTS:
-            count = f"{len(rows)}" if isinstance(rows, list) else repr(rows)[:60]
-            raise ValueError(f"4 to {MAX_DRAWN_POINTS} points [x, y, class] are needed, got {count}")
-        positions, classes = [], []
-        for index, row in enumerate(rows):
-            if not isinstance(row, list) or len(row) != 3:
-                raise ValueError(f"a point must be [x, y, class], but point {index} is {str(row)[:60]}")
-            positions.append([real(f"point {index}", value, Interval(-1e4, 1e4)) for value in row[:2]])
-            classes.append(whole(f"class of point {index}", row[2], 0, 2))
+        is_list = isinstance(points, list)
+        if not is_list or not MIN_POINTS <= len(points) <= MAX_DRAWN_POINTS:
+            got = len(points) if is_list else repr(points)[:QUOTED_LENGTH]
+            raise ValueError(f"{MIN_POINTS} to {MAX_DRAWN_POINTS} points [x, y, class] are needed, got {got}")
+        positions = []
+        classes = []
+        for index, point in enumerate(points):
+            if not isinstance(point, list) or len(point) != 3:
+                shown_point = str(point)[:QUOTED_LENGTH]
+                raise ValueError(f"a point must be [x, y, class], but point {index} is {shown_point}")
+            x, y, label = point
+            positions.append([real(f"point {index}", coordinate, DRAWING_AREA) for coordinate in (x, y)])
+            classes.append(whole(f"class of point {index}", label, 0, 2))
         if len(set(classes)) < 2:
             raise ValueError("points of both classes are needed, 0 and 1: draw some of the other class")
         return datasets.from_arrays(positions, classes, task="binary")
@@ -416,9 +442,10 @@ def _problem_from_csv(errors: ErrorCollector, arguments: dict[str, Any]) -> Prob
 
     A missing target in `arguments` is replaced in place by the name of the last column.
     """
-    text, target = arguments["text"], arguments["target"]
+    text = arguments["text"]
+    target = arguments["target"]
     with errors.field("target"):
-        if not (target is None or isinstance(target, str)):
+        if target is not None and not isinstance(target, str):
             raise TypeError(f"target must be the name of a column, or null, got {str(target)[:40]!r}")
     with errors.field("text"):
         if not isinstance(text, str) or not text.strip():
@@ -447,40 +474,54 @@ def _read_csv(text: str, target: str | None) -> tuple[Problem, str]:
         If the table is too large, has no header or isn't such a problem.
     """
     from heatbath.datasets.tables import read_table  # its import takes a second
-    from heatbath.datasets.tables.sniff import NUMERAL, SEPARATORS
 
-    # An upper bound, because marks may be in quotes; counted before reading, which could take minutes
-    columns = 1 + max(line.count(mark) for line in text.splitlines() for mark in SEPARATORS)
-    if columns > MAX_COLUMNS:
-        raise ValueError(
-            f"a table with two features and a class is needed, of at most {MAX_COLUMNS} columns; this one "
-            f"has lines of {columns}"
-        )
+    _check_column_count(text)
     table = read_table(io.BytesIO(text.encode()))
-    if not 1 <= len(table.frame) <= MAX_EXAMPLES:
+    row_count = len(table.frame)
+    if not 1 <= row_count <= MAX_EXAMPLES:
         raise ValueError(
-            f"a header and 1 to {MAX_EXAMPLES} rows below it are needed, this has {len(table.frame)} rows"
+            f"a header and 1 to {MAX_EXAMPLES} rows below it are needed, this has {row_count} rows"
         )
-
     if target is None:
         target = table.frame.columns[-1]
     features = [name for name in table.frame.columns if name != target]
-    if features and all(map(NUMERAL.fullmatch, features)):
-        raise ValueError(
-            f"the first line names the columns, and here they would be called {', '.join(features[:2])}: "
-            "put a line such as x1,x2,class above the rows"
-        )
+    _check_header(features)
 
     keep = features if len(features) == 2 else ()  # even if one of them looks like row numbers
     problem = datasets.from_table(table, target, keep=keep)
     assert problem.encoder is not None
     if problem.task != "binary" or problem.inputs != 2:
+        notes = "; ".join(problem.encoder.notes())[:200]
         raise ValueError(
             "a table with two features and a class of two values is needed; this one has "
-            f"{problem.inputs} features ({'; '.join(problem.encoder.notes())[:200]}), and {target!r} is "
-            f"{problem.task} with {len(problem.targets)} classes"
+            f"{problem.inputs} features ({notes}), and {target!r} is {problem.task} with "
+            f"{len(problem.targets)} classes"
         )
     return problem, target
+
+
+def _check_column_count(text: str) -> None:
+    """Raise ValueError if a CSV file may have so many columns that reading it would take minutes."""
+    from heatbath.datasets.tables.sniff import SEPARATORS
+
+    # An upper bound, because separators may be in quotes
+    columns = 1 + max(line.count(separator) for line in text.splitlines() for separator in SEPARATORS)
+    if columns > MAX_COLUMNS:
+        raise ValueError(
+            f"a table with two features and a class is needed, of at most {MAX_COLUMNS} columns; this one "
+            f"has lines of {columns}"
+        )
+
+
+def _check_header(features: list[str]) -> None:
+    """Raise ValueError if all names of features are numbers, because the first row was taken as header."""
+    from heatbath.datasets.tables.sniff import NUMERAL
+
+    if features and all(map(NUMERAL.fullmatch, features)):
+        raise ValueError(
+            f"the first line names the columns, and here they would be called {', '.join(features[:2])}: "
+            "put a line such as x1,x2,class above the rows"
+        )
 
 
 class ProblemKind(NamedTuple):
@@ -544,16 +585,17 @@ def _read_network(value: object) -> MLP:
 def _check_hidden_layers(widths: object) -> None:
     """Raise TypeError or ValueError unless `widths` are those of hidden layers that the page can train."""
     if not isinstance(widths, list) or not 1 <= len(widths) <= MAX_LAYERS:
+        shown_widths = str(widths)[:QUOTED_LENGTH]
         raise ValueError(
-            f"hidden must be a list with the widths of 1 to {MAX_LAYERS} layers, got {str(widths)[:60]}"
+            f"hidden must be a list with the widths of 1 to {MAX_LAYERS} layers, got {shown_widths}"
         )
     for width in widths:
         whole("hidden: a width", width, 1, MAX_WIDTH + 1)
-    parameters = MLP(tuple(widths)).parameters(2, 1)
-    if parameters > MAX_PARAMETERS:
+    parameter_count = MLP(tuple(widths)).parameters(2, 1)
+    if parameter_count > MAX_PARAMETERS:
         raise ValueError(
-            f"at most {MAX_PARAMETERS:,} parameters are accepted here, {widths} has {parameters:,}: make "
-            "layers narrower, or train it with hb.train"
+            f"at most {MAX_PARAMETERS:,} parameters are accepted here, {widths} has {parameter_count:,}: "
+            "make layers narrower, or train it with hb.train"
         )
 
 
@@ -590,13 +632,16 @@ def _read_history(run: PageRunSettings, value: object) -> tuple[HistoryEntry, ..
     """Return the changes [step, change] of a run; apply them in turn to check each of them."""
     if not isinstance(value, list) or len(value) > MAX_CHANGES:
         raise ValueError(f"history must be a list of at most {MAX_CHANGES} changes [step, change]")
-    history, last_step = [], 0
+    history: list[HistoryEntry] = []
+    earliest_step = 0  # of the next change
     for entry in value:
         if not isinstance(entry, list) or len(entry) != 2:
-            raise ValueError(f"history: a change is [step, change], got {str(entry)[:60]}")
-        step = whole("history: a step", entry[0], last_step, 2**53)
-        run, last_step = run.with_change(entry[1], step), step
-        history.append((step, entry[1]))
+            raise ValueError(f"history: a change is [step, change], got {str(entry)[:QUOTED_LENGTH]}")
+        step = whole("history: a step", entry[0], earliest_step, MAX_STEP)
+        change = entry[1]
+        run = run.with_change(change, step)
+        history.append((step, change))
+        earliest_step = step
     return tuple(history)
 
 
@@ -617,23 +662,41 @@ def _changed_methods(
     entries = errors.read_object("parts", value, [str(key) for key in methods])
     changed = dict(methods)
     for key, method in methods.items():
-        if str(key) not in entries:
-            continue
-        method_fields = {field.name: field for field in fields(method)}
-        values = errors.read_object(f"parts.{key}", entries[str(key)], list(method_fields))
-        for name, field_value in values.items():
-            with errors.field(f"parts.{key}.{name}"):
-                values[name] = _checked_field(name, field_value, method_fields[name].metadata)
-        if not errors.errors:
-            with errors.field(f"parts.{key}.word" if "word" in values else f"parts.{key}"):
-                changed[key] = replace(method, **values)
+        if str(key) in entries:
+            changed[key] = _changed_method(errors, method, f"parts.{key}", entries[str(key)])
     return changed
+
+
+def _changed_method(errors: ErrorCollector, method: Method, path: str, value: object) -> Method:
+    """Return a method with some fields replaced, or the same method if there are errors.
+
+    Parameters
+    ----------
+    errors : ErrorCollector
+        Collects the errors in `value`; may have some of other parts already.
+    method : Method
+        The method to change.
+    path : str
+        Path of the part in the settings.
+    value : object
+        JSON object from outside: the new fields.
+    """
+    metadata = {field.name: field.metadata for field in fields(method)}
+    new_fields = errors.read_object(path, value, list(metadata))
+    for name, field_value in new_fields.items():
+        with errors.field(f"{path}.{name}"):
+            new_fields[name] = _checked_field(name, field_value, metadata[name])
+    if errors.errors:
+        return method
+    with errors.field(f"{path}.word" if "word" in new_fields else path):
+        return replace(method, **new_fields)
+    return method
 
 
 def _checked_field(name: str, value: object, metadata: Mapping[str, Any]) -> Any:
     """Return the checked value of a method's field: a coefficient, one of several choices, or a word."""
     if "accepted" in metadata:
-        return real(name, math.inf if value == "inf" else value, metadata["accepted"])
+        return real(name, _float_from_json(value), metadata["accepted"])
     if "choices" in metadata:
         choice(name, value, metadata["choices"])
     elif not isinstance(value, str) or not 0 < len(value) <= MAX_WORD_LENGTH:
@@ -646,11 +709,10 @@ def _read_annealing(errors: ErrorCollector, value: object, step: int) -> Anneali
     if value is None:
         return None
     entries = errors.read_object("anneal", value, ("factor", "steps", "from"))
-    return Annealing(
-        real("factor", entries.get("factor", 0.01), Interval(low=0.0, high=1.0, open=True)),
-        whole("steps", entries.get("steps", 20_000), 1, 10**9),
-        whole("from", entries.get("from", step), 0, 2**53),
-    )
+    factor = real("factor", entries.get("factor", 0.01), Interval(low=0.0, high=1.0, open=True))
+    steps = whole("steps", entries.get("steps", 20_000), 1, 10**9)
+    begin = whole("from", entries.get("from", step), 0, MAX_STEP)
+    return Annealing(factor, steps, begin)
 
 
 def _annealed_partition(partition: Partition, anneal: Annealing, phase_start: int) -> Partition:
@@ -665,15 +727,14 @@ def _annealed_partition(partition: Partition, anneal: Annealing, phase_start: in
     phase_start : int
         Step of the run at which the phase begins. A schedule counts the phase's own steps.
     """
-    begin, methods = anneal.begin - phase_start, {}
-    for key, method in partition.methods.items():
-        value = getattr(method, method.thermal, None)
-        if isinstance(value, float) and value > 0:
+    phase_begin = anneal.begin - phase_start
+    methods = dict(partition.methods)
+    for key, method in methods.items():
+        coefficient = getattr(method, method.thermal, None)
+        if isinstance(coefficient, float) and coefficient > 0:
             factor = _coefficient_factor(method, anneal.factor)
-            curve = _annealing_curve(value, factor, begin, anneal.steps)
+            curve = _annealing_curve(coefficient, factor, phase_begin, anneal.steps)
             methods[key] = replace(method, **{method.thermal: curve})
-        else:
-            methods[key] = method
     return Partition(methods, partition.h)
 
 
@@ -687,31 +748,47 @@ def _annealing_curve(value: float, factor: float, begin: int, steps: int) -> Exp
     decades = -begin / steps * math.log10(factor)  # from `value` to the start at step 0
     max_decades = MAX_CURVE_DECADES - math.log10(value)
     if decades > max_decades:
-        least = math.ceil(-begin * math.log10(factor) / max_decades)
+        least_steps = math.ceil(-begin * math.log10(factor) / max_decades)
         raise ValueError(
-            f"from step {begin:,} on, temperatures can fall by this factor within {least:,} steps or "
+            f"from step {begin:,} on, temperatures can fall by this factor within {least_steps:,} steps or "
             f"more, got {steps:,}: give them more steps, or reset"
         )
-    start, end = value * factor ** (-begin / steps), begin + steps
-    return Exponential(start, value * factor, end) if end > 0 else value * factor
+    final_value = value * factor
+    end = begin + steps
+    if end <= 0:
+        return final_value
+    return Exponential(value * factor ** (-begin / steps), final_value, end)
 
 
 def _coefficient_factor(method: Method, factor: float) -> float:
     """Return by what to multiply a method's coefficient, τ or σ, to multiply its temperature by a factor."""
-    return factor if method.thermal == "tau" else math.sqrt(factor)  # σ² is a temperature
+    if method.thermal == "tau":
+        return factor
+    return math.sqrt(factor)  # σ² is a temperature
 
 
 def _heated_method(method: Method, factor: float) -> Method:
     """Return a method with its temperature multiplied by a factor; unchanged if it has none."""
-    value = getattr(method, method.thermal, None)
-    if value is None or value == 0:
+    coefficient = getattr(method, method.thermal, None)
+    if coefficient is None or coefficient == 0:
         return method
-    return replace(method, **{method.thermal: scaled(value, _coefficient_factor(method, factor))})
+    heated = scaled(coefficient, _coefficient_factor(method, factor))
+    return replace(method, **{method.thermal: heated})
+
+
+def _method_json(method: Method) -> dict[str, Any]:
+    """Return the fields of a method in the page's form."""
+    return {field.name: _json_value(getattr(method, field.name)) for field in fields(method)}
 
 
 def _json_value(value: Any) -> Any:
     """Return a value as JSON can hold it: infinite friction is "inf"."""
     return "inf" if isinstance(value, float) and math.isinf(value) else value
+
+
+def _float_from_json(value: object) -> object:
+    """Return a value from JSON, or infinity for "inf"."""
+    return math.inf if value == "inf" else value
 
 
 def check_word(
@@ -739,14 +816,14 @@ def check_word(
         spelled = _spelled_method(run.base_partition, part, word, gamma)
     except (ValueError, TypeError) as error:
         return {"ok": False, "letters": [], "gradients": None, "order": None, "text": str(error)}
-    order = NAMED.get(word)
-    return {
-        "ok": True,
-        "letters": [{"letter": s.letter, "share": float(s.fraction)} for s in spelled.substeps],
-        "gradients": gradients(spelled.substeps),
-        "order": None if order is None else {"position": order.position, "joint": order.joint},
-        "text": "",
-    }
+
+    letters = [{"letter": substep.letter, "share": float(substep.fraction)} for substep in spelled.substeps]
+    known_order = NAMED.get(word)
+    order = None
+    if known_order is not None:
+        order = {"position": known_order.position, "joint": known_order.joint}
+    gradient_count = gradients(spelled.substeps)
+    return {"ok": True, "letters": letters, "gradients": gradient_count, "order": order, "text": ""}
 
 
 def _spelled_method(partition: Partition, part: str, word: str, gamma: float | str | None) -> Method:
@@ -757,19 +834,19 @@ def _spelled_method(partition: Partition, part: str, word: str, gamma: float | s
     ValueError or TypeError
         If the part may not have this word: by itself, or beside the words of the other parts.
     """
-    methods = {str(key): method for key, method in partition.methods.items()}
-    if part not in methods:
-        raise ValueError(f"there is no part {part[:40]!r}: accepted are {', '.join(methods)}")
-    method = methods[part]
+    keys = {str(key): key for key in partition.methods}
+    if part not in keys:
+        raise ValueError(f"there is no part {part[:40]!r}: accepted are {', '.join(keys)}")
+    method = partition.methods[keys[part]]
     if not method.spelled:
         raise ValueError(f"{type(method).__name__} has no word that can be chosen")
     if not 0 < len(word) <= MAX_WORD_LENGTH:
         raise ValueError(f"a word of 1 to {MAX_WORD_LENGTH} letters is needed, got {len(word)}")
 
-    values: dict[str, Any] = {"word": word}
+    new_fields: dict[str, Any] = {"word": word}
     if gamma is not None and hasattr(method, "gamma"):
-        values["gamma"] = real("gamma", math.inf if gamma == "inf" else gamma, FRICTION)
-    spelled = replace(method, **values)
-    with_word = {key: spelled if str(key) == part else method for key, method in partition.methods.items()}
-    Partition(with_word, partition.h)  # raises if the parts' words don't fit together
+        new_fields["gamma"] = real("gamma", _float_from_json(gamma), FRICTION)
+    spelled = replace(method, **new_fields)
+    all_methods = {**partition.methods, keys[part]: spelled}
+    Partition(all_methods, partition.h)  # raises if the parts' words don't fit together
     return spelled

@@ -93,10 +93,11 @@ class Workers:
         with self._lock:
             self._closed = True
             self._sessions.clear()
-            jobs, self._jobs = list(self._jobs), deque()
+            cancelled_jobs = list(self._jobs)
+            self._jobs.clear()
             preparing = list(self._preparing)
             self._lock.notify_all()
-        for future, _ in jobs:
+        for future, _ in cancelled_jobs:
             future.cancel()
         for thread in [*self._threads, *preparing]:
             thread.join()
@@ -166,29 +167,33 @@ class Workers:
         An urgent slice comes first, then that of the session that has waited longest, which moves to the end
         of the queue. The caller holds the lock.
         """
-        current_time, soonest = time.perf_counter(), math.inf
-        first_due: Slice | None = None
+        current_time = time.perf_counter()
+        next_time = math.inf  # when the next slice is due
+        due_slice: Slice | None = None
         for session in self._sessions:
-            try:
-                waiting = list(session.due_times(current_time))
-            except Exception as error:  # an error in the explorer: the page is told, and the others continue
-                log.exception("a session failed")
-                session.break_down(error)
-                continue
-            for stream, due in waiting:
-                if due == -math.inf:
+            for stream, due_time in self._due_times(session, current_time):
+                if due_time == -math.inf:
                     return Slice(session, stream), None
-                if due <= current_time and first_due is None:
-                    first_due = Slice(session, stream)
-                soonest = min(soonest, due)
+                if due_time <= current_time and due_slice is None:
+                    due_slice = Slice(session, stream)
+                next_time = min(next_time, due_time)
 
-        if first_due is not None:
-            self._sessions.remove(first_due.session)
-            self._sessions.append(first_due.session)
-            return first_due, None
-        if soonest == math.inf:
+        if due_slice is not None:
+            self._sessions.remove(due_slice.session)
+            self._sessions.append(due_slice.session)
+            return due_slice, None
+        if next_time == math.inf:
             return None, None
-        return None, min(soonest - current_time, MAX_WAIT)
+        return None, min(next_time - current_time, MAX_WAIT)
+
+    def _due_times(self, session: Session, current_time: float) -> list[tuple[RunStream, float]]:
+        """Return the times when the runs of a session need a worker; an error ends this session only."""
+        try:
+            return list(session.due_times(current_time))
+        except Exception as error:  # an error in the explorer: the page is told, and the others continue
+            log.exception("a session failed")
+            session.break_down(error)
+            return []
 
 
 def execute_job(future: Future[Any], job: Callable[[], Any]) -> None:

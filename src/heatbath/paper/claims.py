@@ -16,7 +16,9 @@ from heatbath.diagnostics.statistics import Measured, student
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
 MEAN_TOLERANCE = 0.01  # a mean within a point of the paper's value agrees with it
 PARTIAL_TOLERANCE = 0.05  # within five points it agrees in part
-MAX_RUN_RANGE, MAX_MEAN_INTERVAL = 0.2, 0.12  # wider ranges of runs, or intervals of means, decide nothing
+MAX_RUN_RANGE = 0.2  # a wider range of runs decides nothing
+MAX_MEAN_INTERVAL = 0.12  # nor does a wider interval of a mean
+ROUNDING = 1e-12  # of accuracies
 
 
 class Finding(NamedTuple):
@@ -39,7 +41,9 @@ def judge_above(measured: Measured, limit: float = 0.0) -> str:
     """Return the verdict that a number is above a limit; in part if its interval contains the limit."""
     if math.isnan(measured.value):
         return FAILS
-    low, high = (measured.value, measured.value) if math.isnan(measured.low) else measured[1:]
+    has_interval = not math.isnan(measured.low)
+    low = measured.low if has_interval else measured.value
+    high = measured.high if has_interval else measured.value
     if low > limit:
         return HOLDS
     return FAILS if high <= limit else IN_PART
@@ -59,7 +63,9 @@ def combine_verdicts(*verdicts: str) -> str:
     """Return the verdict on a claim with several parts: in part if some of them hold."""
     if all(verdict == HOLDS for verdict in verdicts):
         return HOLDS
-    return FAILS if all(verdict == FAILS for verdict in verdicts) else IN_PART
+    if all(verdict == FAILS for verdict in verdicts):
+        return FAILS
+    return IN_PART
 
 
 def combine_strictly(*verdicts: str) -> str:
@@ -103,25 +109,34 @@ def compare_with_paper(values: ArrayLike, paper: float, single: bool) -> Finding
     """
     accuracies = np.asarray(values, float)
     mean = student(accuracies)
-
     text = mean.percent()
     if single:
         low, high = np.percentile(accuracies, [2.5, 97.5])
+        max_width = MAX_RUN_RANGE
         text += f", runs from {100 * accuracies.min():.1f} to {100 * accuracies.max():.1f}"
     else:
-        low, high = mean.low - MEAN_TOLERANCE, mean.high + MEAN_TOLERANCE
+        low = mean.low - MEAN_TOLERANCE
+        high = mean.high + MEAN_TOLERANCE
+        max_width = MAX_MEAN_INTERVAL
 
-    distance = max(low - paper, paper - high, 0.0) if math.isfinite(low) else abs(mean.value - paper)
-    is_decisive = high - low <= (MAX_RUN_RANGE if single else MAX_MEAN_INTERVAL)  # False for NaN
-    if distance <= 1e-12 and is_decisive:
-        return Finding(text, HOLDS)
-    return Finding(text, IN_PART if distance <= PARTIAL_TOLERANCE else FAILS)
+    has_interval = math.isfinite(low)
+    distance = max(low - paper, paper - high, 0.0) if has_interval else abs(mean.value - paper)
+    is_decisive = high - low <= max_width  # False for NaN
+    verdict = _judge_distance(distance, ROUNDING)
+    if verdict == HOLDS and not is_decisive:
+        verdict = IN_PART
+    return Finding(text, verdict)
 
 
 def compare_with_range(values: ArrayLike, low: float, high: float) -> Finding:
     """Judge whether the mean of runs is in the paper's range, up to a point; up to five points in part."""
     mean = student(values)
     distance = max(low - mean.value, mean.value - high, 0.0)
-    if distance <= MEAN_TOLERANCE:
-        return Finding(mean.percent(), HOLDS)
-    return Finding(mean.percent(), IN_PART if distance <= PARTIAL_TOLERANCE else FAILS)
+    return Finding(mean.percent(), _judge_distance(distance, MEAN_TOLERANCE))
+
+
+def _judge_distance(distance: float, tolerance: float) -> str:
+    """Return the verdict that a distance to the paper is within a tolerance; in part up to five points."""
+    if distance <= tolerance:
+        return HOLDS
+    return IN_PART if distance <= PARTIAL_TOLERANCE else FAILS

@@ -61,18 +61,21 @@ def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     """
     problem = four_turns(settings)
     grid = plotting.plane(problem, settings.grid)
+    map_shape = (len(settings.at), settings.grid, settings.grid)
     width, height = np.ptp(grid, axis=0) / (settings.grid - 1)
     options = with_settings(settings, steps=max(settings.at), batch=settings.points // 50)
-    recorded = [step for end in settings.at for step in range(end - AVERAGED + 1, end + 1)]
+    recorded_steps: list[int] = []
+    for end in settings.at:
+        recorded_steps += range(end - AVERAGED + 1, end + 1)
     ends = slice(AVERAGED - 1, None, AVERAGED)  # records at the steps `settings.at`
 
     results = []
     for name, (method, scale) in settings.methods.items():
         network = MLP((settings.units,), init="gaussian", scale=scale)
         trained = train_side_by_side(
-            options, progress, problem, {name: method}, network, record=recorded, weights=True
+            options, progress, problem, {name: method}, network, record=recorded_steps, weights=True
         )
-        maps = average_classifiers(trained, grid).reshape(-1, len(settings.at), settings.grid, settings.grid)
+        maps = average_classifiers(trained, grid).reshape(-1, *map_shape)
         scores = xr.Dataset(scores_by_axes(trained)).isel(record=ends)
         scores["map"] = (("method", "record", "y", "x"), maps[:1])
         scores["roughness"] = (("method", "run", "record"), roughness(maps, height, width)[None])
@@ -95,16 +98,18 @@ def average_classifiers(trained: Run, grid: Array) -> Array:
     array (chain, group, point)
         Probabilities of the second class, averaged over each group of AVERAGED records.
     """
-    problem, network = trained.problem, trained.plan.network
+    problem = trained.problem
+    network = trained.plan.network
     x = (grid - problem.shift) / problem.scale
     weights = trained.weights().values  # (chain, record, parameter)
     groups = weights.reshape(len(weights), -1, AVERAGED, weights.shape[-1])
 
-    def probability(theta: Array) -> Array:
-        """Return the probability of the second class at every point for one network's parameters."""
-        return problem.decode(network.forward(theta, x, 1))[:, 0]
+    def mean_probability(thetas: Array) -> Array:
+        """Return the mean probability of the second class at every point over some networks."""
+        probabilities = [problem.decode(network.forward(theta, x, 1))[:, 0] for theta in thetas]
+        return np.asarray(np.mean(probabilities, axis=0))
 
-    return np.array([[np.mean([*map(probability, group)], axis=0) for group in chain] for chain in groups])
+    return np.array([[mean_probability(group) for group in chain] for chain in groups])
 
 
 def roughness(maps: Array, height: float, width: float) -> Array:
@@ -128,7 +133,8 @@ def roughness(maps: Array, height: float, width: float) -> Array:
 
 def smoother(data: xr.Dataset) -> Finding:
     """Judge whether AdLaLa's classifier bends less than Adam's, relative to its steepness."""
-    adlala_values, adam_values = (final_values(data, "roughness", method=m) for m in ("AdLaLa", "Adam"))
+    adlala_values = final_values(data, "roughness", method="AdLaLa")
+    adam_values = final_values(data, "roughness", method="Adam")
     text = f"AdLaLa {student(adlala_values).text(digits=2)}, Adam {student(adam_values).text(digits=2)} "
     text += "per unit of length"
     return Finding(text, judge_above(student(adam_values - adlala_values)))
@@ -136,7 +142,8 @@ def smoother(data: xr.Dataset) -> Finding:
 
 def lower_loss(data: xr.Dataset) -> Finding:
     """Judge whether AdLaLa's test loss is lower than Adam's at the end."""
-    adlala_values, adam_values = (final_values(data, "loss", method=m) for m in ("AdLaLa", "Adam"))
+    adlala_values = final_values(data, "loss", method="AdLaLa")
+    adam_values = final_values(data, "loss", method="Adam")
     text = f"AdLaLa {student(adlala_values).text(digits=3)}, Adam {student(adam_values).text(digits=3)}"
     return Finding(text, judge_above(student(adam_values - adlala_values)))
 
@@ -146,13 +153,15 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
 
     `data` is what `run` returns for these settings; titles have the accuracies of the same run.
     """
-    problem, times = four_turns(settings), data["step"].values
+    problem = four_turns(settings)
+    steps = data["step"].values
     methods = method_names(data)
-    axes = style.panels(len(methods), len(times), height=0.72 * style.PAGE_WIDTH)
-    for ax, (method, (record, step)) in zip(axes, product(methods, enumerate(times)), strict=True):
+    axes = style.panels(len(methods), len(steps), height=0.72 * style.PAGE_WIDTH)
+    for ax, (method, record) in zip(axes, product(methods, range(len(steps))), strict=True):
         results = data.sel({"method": method}).isel(record=record)
         draw_small_map(ax, problem, results["map"])
-        title = f"{method}, {int(step):,} steps: {100 * float(results['accuracy'].isel(run=0)):.1f} %"
+        percentage = 100 * float(results["accuracy"].isel(run=0))
+        title = f"{method}, {int(steps[record]):,} steps: {percentage:.1f} %"
         ax.set_title(title, fontsize=style.SMALL_SIZE)
     return figure_of(axes)
 

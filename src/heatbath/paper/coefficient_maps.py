@@ -61,14 +61,14 @@ def run_noise(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
 def _noise_map(settings: Settings, progress: ProgressCallback, **options: Any) -> xr.Dataset:
     """Return final scores of AdLaLa over τ₁ and σ_A; `options` are passed to `AdaptiveLangevin`."""
     hidden = AdaptiveLangevin(list(settings.taus), list(settings.sigmas), settings.epsilon, **options)
-    method = Partition(
-        {"hidden": hidden, "output": Langevin(settings.gamma, settings.tau_output)}, settings.h
-    )
+    output = Langevin(settings.gamma, settings.tau_output)
+    method = Partition({"hidden": hidden, "output": output}, settings.h)
     run = train_on_grid(settings, progress, spirals_of(settings, 4), method, record=1)
-    results = {name: values.squeeze("record") if "record" in values.dims else values
-               for name, values in scores_by_axes(run).items()}  # fmt: skip
-    short = {axis: axis.rpartition(".")[2] for axis in run.plan.axes}
-    return xr.Dataset(results).rename(short).rename(tau="tau1")
+    scores = {}
+    for name, values in scores_by_axes(run).items():
+        scores[name] = values.squeeze("record") if "record" in values.dims else values
+    short_names = {axis: axis.rpartition(".")[2] for axis in run.plan.axes}
+    return xr.Dataset(scores).rename(short_names).rename(tau="tau1")
 
 
 def small_taus(data: xr.Dataset) -> list[float]:
@@ -129,10 +129,12 @@ def useful_sigmas(data: xr.Dataset, tau: float) -> list[float]:
 
 def judge_width(sigmas: list[float]) -> str:
     """Return the verdict that values of σ_A span a decade, up to rounding; a factor of two counts in part."""
-    width = float(np.log10(max(sigmas) / min(sigmas))) if sigmas else 0.0
-    if width >= 0.99:
+    if not sigmas:
+        return FAILS
+    decades = float(np.log10(max(sigmas) / min(sigmas)))
+    if decades >= 0.99:
         return HOLDS
-    return IN_PART if width > 0.3 else FAILS
+    return IN_PART if decades > 0.3 else FAILS
 
 
 def judge_sensitivity(data: xr.Dataset) -> Finding:
@@ -237,10 +239,11 @@ def run_lol(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
 def judge_rise(data: xr.Dataset) -> Finding:
     """Judge whether accuracy at the best temperature is higher than at τ = 0."""
     best = best_tau(data)
-    gain = student(final_values(data, tau=best) - final_values(data, tau=0.0), of=len(data["tau"]) - 1)
-    text = f"best at τ = {best:g}: {student(final_values(data, tau=best)).percent()}; "
-    text += f"{gain.text(100)} points above τ = 0"
-    return Finding(text, judge_above(gain) if best > 0 else FAILS)
+    at_best = final_values(data, tau=best)
+    gain = student(at_best - final_values(data, tau=0.0), of=len(data["tau"]) - 1)
+    text = f"best at τ = {best:g}: {student(at_best).percent()}; {gain.text(100)} points above τ = 0"
+    verdict = judge_above(gain) if best > 0 else FAILS
+    return Finding(text, verdict)
 
 
 def judge_hot_failure(data: xr.Dataset) -> Finding:

@@ -64,19 +64,26 @@ def run_tuned(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     Dataset
         Scores by method, run and record. The names of methods contain their coefficients.
     """
-    sgld = {f"SGLD σ={sigma:g} h={h:g}": Partition(SGLD(sigma), h)
-            for sigma, h in product(settings.sigmas, settings.stepsizes)}  # fmt: skip
-    adam = {f"Adam h={h:g}": Partition(Adam(), h) for h in settings.adam_stepsizes}
-    methods = {"AdLaLa": settings.adlala} | sgld | adam
-    problem, network = spirals_of(settings, 4), network_of(settings)
+    methods = {"AdLaLa": settings.adlala}
+    for sigma, h in product(settings.sigmas, settings.stepsizes):
+        methods[f"SGLD σ={sigma:g} h={h:g}"] = Partition(SGLD(sigma), h)
+    for h in settings.adam_stepsizes:
+        methods[f"Adam h={h:g}"] = Partition(Adam(), h)
+
+    problem = spirals_of(settings, 4)
+    network = network_of(settings)
     run = train_side_by_side(settings, progress, problem, methods, network, record=settings.records)
     return xr.Dataset(scores_by_axes(run))
 
 
 def best_setting(data: xr.Dataset, kind: str) -> str:
     """Return the setting of a method, "SGLD" or "Adam", with the highest mean accuracy."""
-    names = [name for name in method_names(data) if name.startswith(kind)]
-    return max(names, key=lambda name: final_values(data, method=name).mean())
+    return max(settings_of(data, kind), key=lambda name: final_values(data, method=name).mean())
+
+
+def settings_of(data: xr.Dataset, beginning: str) -> list[str]:
+    """Return the names of methods that begin with a text, such as "Adam" or "SGLD σ=0.1 "."""
+    return [name for name in method_names(data) if name.startswith(beginning)]
 
 
 def judge_against_best(kind: str) -> Callable[[xr.Dataset], Finding]:
@@ -100,12 +107,10 @@ def draw_tuned(data: xr.Dataset, settings: Settings) -> Figure:
     for ax in axes:
         ax.set_xscale("log")
 
-    names = method_names(data)
-    sigmas = dict.fromkeys(name.split()[1] for name in names if name.startswith("SGLD"))  # such as "σ=0.1"
+    sigmas = dict.fromkeys(name.split()[1] for name in settings_of(data, "SGLD"))  # such as "σ=0.1"
     for index, sigma in enumerate(sigmas):
-        with_sigma = [name for name in names if name.startswith(f"SGLD {sigma} ")]
-        draw_points(axes[0], data, with_sigma, sigma.replace("=", " = "), index)
-    draw_points(axes[1], data, [name for name in names if name.startswith("Adam")], "Adam", 0)
+        draw_points(axes[0], data, settings_of(data, f"SGLD {sigma} "), sigma.replace("=", " = "), index)
+    draw_points(axes[1], data, settings_of(data, "Adam"), "Adam", 0)
 
     adlala_mean = student(final_values(data, method="AdLaLa"))
     for ax in axes:
@@ -184,7 +189,8 @@ def run_trigonometric(settings: Settings, progress: ProgressCallback) -> xr.Data
 
     Where `settings.reading_runs` isn't 0, `readings` has Adam's accuracies under other interpretations.
     """
-    problem, network = trigonometric_of(settings, settings.runs), network_of(settings)
+    problem = trigonometric_of(settings, settings.runs)
+    network = network_of(settings)
     run = train_side_by_side(settings, progress, problem, settings.methods, network, record=settings.records)
     results = scores_by_axes(run)
     if settings.reading_runs:
@@ -212,7 +218,8 @@ def judge_speed(method: str, min_ratio: float) -> Callable[[xr.Dataset], Finding
 
     def check(data: xr.Dataset) -> Finding:
         """Judge the ratio of the median steps to 90 %, Adam's over the method's."""
-        ours, adam = steps_to_accuracy(data, method), steps_to_accuracy(data, "Adam")
+        ours = steps_to_accuracy(data, method)
+        adam = steps_to_accuracy(data, "Adam")
         with np.errstate(invalid="ignore"):  # infinity over infinity, where no run arrives
             ratio = bootstrap(lambda a, b: float(np.median(b) / np.median(a)), ours, adam)
         text = f"median {np.median(ours):,.0f} steps, Adam {np.median(adam):,.0f}: {ratio.text()} times as "
@@ -225,11 +232,13 @@ def judge_speed(method: str, min_ratio: float) -> Callable[[xr.Dataset], Finding
 def best_stepsize(data: xr.Dataset) -> Finding:
     """Judge whether Adam's accuracy is highest at the paper's best h, not at half or twice that."""
     best = final_values(data, method="Adam")
-    by_stepsize = {h: final_values(data, method=f"Adam, h = {h}") for h in ("0.005", "0.02")}
-    text = f"{student(best).percent()} at h = 0.01, " + ", ".join(
-        f"{student(x).percent()} at {h}" for h, x in by_stepsize.items()
-    )
-    return Finding(text, combine_strictly(*(judge_above(student(best - x)) for x in by_stepsize.values())))
+    texts = [f"{student(best).percent()} at h = 0.01"]
+    verdicts = []
+    for h in ("0.005", "0.02"):
+        accuracies = final_values(data, method=f"Adam, h = {h}")
+        texts.append(f"{student(accuracies).percent()} at {h}")
+        verdicts.append(judge_above(student(best - accuracies)))
+    return Finding(", ".join(texts), combine_strictly(*verdicts))
 
 
 EASY = Experiment(
@@ -323,16 +332,18 @@ def train_adam(
         Settings to replace, such as `init` or `batch`.
     """
     settings = with_settings(settings, **changes)
-    problem, network = trigonometric_of(settings, settings.runs), network_of(settings)
+    problem = trigonometric_of(settings, settings.runs)
+    network = network_of(settings)
     adam = {"Adam": Partition(Adam(), h)}
     return train_side_by_side(settings, progress, problem, adam, network, record=1, shuffled=shuffled)
 
 
 def judge_stalling(data: xr.Dataset) -> Finding:
     """Judge whether Adam gains less than a point after 40 % of the steps."""
-    values = data["accuracy"].sel({"method": "Adam"})
-    early = values.isel(record=np.searchsorted(data["step"].values, 0.4 * data["step"].values[-1]))
-    gain = student(values.isel(record=-1) - early)
+    accuracy = data["accuracy"].sel({"method": "Adam"})
+    steps = data["step"].values
+    early_record = np.searchsorted(steps, 0.4 * steps[-1])
+    gain = student(accuracy.isel(record=-1) - accuracy.isel(record=early_record))
     return Finding(f"{gain.text(100)} points gained after", judge_below(gain, 0.01))
 
 

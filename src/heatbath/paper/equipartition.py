@@ -56,7 +56,9 @@ def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     `settings` has sizes and `methods`, partitions by name; `progress` is called with the progress of each
     training.
     """
-    problem, network, records = spirals_of(settings, 2), network_of(settings), settings.records
+    problem = spirals_of(settings, 2)
+    network = network_of(settings)
+    records = settings.records
     parts = []
     for name, method in settings.methods.items():
         trained = train_one_method(
@@ -87,20 +89,22 @@ def _part_temperature(name: str, run: Run, part: Part) -> xr.Dataset:
         explains (Langevin only, else NaN); and `adaptive`, 1 for an adaptive part.
     """
     in_second_half = run.data["step"].values > run.step // 2
+    temperature = run.data["temperature"].sel(part=part.name).isel(record=in_second_half).mean("record")
     method: Any = part.method
-    h, tau = float(run.partition.h), float(method.tau)  # type: ignore[arg-type, union-attr]
+    h = float(run.partition.h)  # type: ignore[arg-type, union-attr]
+    tau = float(method.tau)
     noise = float(gradient_noise(run).sel(part=part.name).mean("chain"))
 
     is_adaptive = isinstance(method, AdaptiveLangevin)
     if is_adaptive:
         friction = float(run.xi(part.name).isel(record=in_second_half).mean())
-        explained, positions = adaptive_friction(h, tau, float(method.sigma), noise), math.nan
+        explained = adaptive_friction(h, tau, float(method.sigma), noise)
+        positions = math.nan
     else:
         friction = float(method.gamma)
         explained = tau + kinetic_heating(h, friction, noise)
         positions = tau + gradient_heating(h, friction, noise)
 
-    temperature = run.data["temperature"].sel(part=part.name).isel(record=in_second_half).mean("record")
     return xr.Dataset(
         {
             "temperature": ("run", temperature.values),
@@ -117,15 +121,17 @@ def _part_temperature(name: str, run: Run, part: Part) -> xr.Dataset:
 
 def temperature_ratio(data: xr.Dataset, part: str) -> Measured:
     """Return the mean ratio of a part's temperature to its τ, over the runs that have not diverged."""
-    selected = data.sel(part=part)
-    values = selected["temperature"].values
-    return student(values[np.isfinite(values)] / float(selected["tau"]))
+    of_part = data.sel(part=part)
+    temperatures = of_part["temperature"].values
+    return student(temperatures[np.isfinite(temperatures)] / float(of_part["tau"]))
 
 
 def judge_ratio(over_tau: Measured) -> str:
     """Return the verdict that a ratio is near 1; in part, up to three times that factor."""
     verdict = judge_within(over_tau, MAX_RATIO)
-    return IN_PART if verdict == FAILS and judge_within(over_tau, 3 * MAX_RATIO) != FAILS else verdict
+    if verdict == FAILS and judge_within(over_tau, 3 * MAX_RATIO) != FAILS:
+        return IN_PART
+    return verdict
 
 
 def temperature_claim(method: str) -> Claim:
@@ -155,7 +161,14 @@ def _explanation_row(data: xr.Dataset) -> tuple[str, ...]:
     """
     temperatures = data["temperature"].values
     mean = student(temperatures[np.isfinite(temperatures)])
-    tau, explained = float(data["tau"]), float(data["explained"])
+    tau = float(data["tau"])
+    explained = float(data["explained"])
+    if data["adaptive"]:
+        explained_text = f"γ_eff = {explained:.3g}"
+        positions_text = ""
+    else:
+        explained_text = f"{explained:.2e}"
+        positions_text = f"{float(data['positions']):.2e}"
     return (
         str(data["part"].values),
         f"{tau:.0e}",
@@ -163,8 +176,8 @@ def _explanation_row(data: xr.Dataset) -> tuple[str, ...]:
         f"{mean.value / tau:.2f}" if tau else "",
         f"{float(data['gradient_noise']):.2e}",
         f"{float(data['friction']):.3g}",
-        f"γ_eff = {explained:.3g}" if data["adaptive"] else f"{explained:.2e}",
-        "" if data["adaptive"] else f"{float(data['positions']):.2e}",
+        explained_text,
+        positions_text,
     )
 
 

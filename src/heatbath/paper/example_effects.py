@@ -38,6 +38,7 @@ from heatbath.paper.side_by_side import (
 from heatbath.plotting import style
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 EARLY_STEPS = 2000  # what the paper calls the beginning
@@ -57,10 +58,14 @@ def gradient_norms(theta: Array, X: Array, y: Array, units: int) -> Array:
     units : int
         Number of hidden units.
     """
-    W, b = theta[: 2 * units].reshape(units, 2), theta[2 * units : 3 * units]
-    v, c = theta[3 * units : 4 * units], theta[4 * units]
+    W = theta[: 2 * units].reshape(units, 2)
+    b = theta[2 * units : 3 * units]
+    v = theta[3 * units : 4 * units]
+    c = theta[4 * units]
+
     z = np.maximum(X @ W.T + b, 0)
-    residual = 1 / (1 + np.exp(-np.clip(z @ v + c, -500, 500))) - y  # derivative of the loss by the logit
+    logit = np.clip(z @ v + c, -500, 500)  # so that exp doesn't overflow
+    residual = 1 / (1 + np.exp(-logit)) - y  # derivative of the loss by the logit
     # Squared norms of the logit's gradients by the parameters of both layers
     hidden = ((z > 0) * v**2).sum(axis=1) * (1 + (X**2).sum(axis=1))
     output = 1 + (z**2).sum(axis=1)
@@ -98,8 +103,9 @@ def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
 
     weights = trained.weights().values  # (chain, record, parameter)
     effects = np.empty((*weights.shape[:2], 2))
-    for chain, draw in enumerate(trained.data["draw"].values):
-        X, y = problem.X_train[draw], problem.Y_train[draw, :, 0]
+    for chain, draw_index in enumerate(trained.data["draw"].values):
+        X = problem.X_train[draw_index]
+        y = problem.Y_train[draw_index, :, 0]
         is_inner, is_outer = thirds(np.linalg.norm(X, axis=1))
         for record, theta in enumerate(weights[chain].astype(float)):
             norms = gradient_norms(theta, X, y, settings.units)
@@ -132,8 +138,9 @@ def judge_outer_first(data: xr.Dataset) -> Finding:
 
 def judge_change(data: xr.Dataset) -> Finding:
     """Judge whether under SGD outer points have the larger effect first, and inner points later."""
-    last = int(data["step"].values.max())
-    early, late = effect_ratio(data, "SGD", 0, EARLY_STEPS), effect_ratio(data, "SGD", last // 2, last)
+    last_step = int(data["step"].values.max())
+    early = effect_ratio(data, "SGD", 0, EARLY_STEPS)
+    late = effect_ratio(data, "SGD", last_step // 2, last_step)
     text = f"outer over inner {early.text(digits=2)} until step {EARLY_STEPS:,}, "
     text += f"{late.text(digits=2)} in the second half"
     return Finding(text, combine_strictly(judge_above(early, 1.0), judge_below(late, 1.0)))
@@ -154,23 +161,26 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
     `data` is what `run` returns.
     """
     axes = style.panels(1, 2, height=0.5 * style.PAGE_WIDTH)
-    steps = data["step"].values
-    top = float(data["effect"].mean("run").max()) * 1.1
+    y_limit = 1.05 * (float(data["effect"].mean("run").max()) * 1.1)
     for ax, method in zip(axes, data["method"].values, strict=False):
-        effect = data["effect"].sel({"method": method})
-        for index, third in enumerate(effect["where"].values):
-            by_record = effect.sel(where=third).transpose("record", "run").values
-            mean, low, high = np.array([student(runs) for runs in by_record]).T
-            line_options = style.line_style(index)
-            ax.plot(steps, mean, label=f"{third} third", linewidth=1.4, **line_options)
-            ax.fill_between(steps, low, high, color=line_options["color"], alpha=0.2, linewidth=0)
-
+        draw_effects(ax, data["effect"].sel({"method": method}))
         ax.set_xscale("symlog", linthresh=20)
-        ax.set(title=str(method), ylim=(0, 1.05 * top), xlim=(0, None))
+        ax.set(title=str(method), ylim=(0, y_limit), xlim=(0, None))
         ax.title.set_fontsize(style.SMALL_SIZE)
         style.label_axes(ax, "steps", "norm of an example's gradient")
         style.add_legend(ax)
     return figure_of(axes)
+
+
+def draw_effects(ax: Axes, effect: xr.DataArray) -> None:
+    """Draw the mean effects (where, run, record) of both thirds over the steps, with 95 % intervals."""
+    steps = effect["step"].values
+    for index, third in enumerate(effect["where"].values):
+        by_record = effect.sel(where=third).transpose("record", "run").values
+        mean, low, high = np.array([student(runs) for runs in by_record]).T
+        line_options = style.line_style(index)
+        ax.plot(steps, mean, label=f"{third} third", linewidth=1.4, **line_options)
+        ax.fill_between(steps, low, high, color=line_options["color"], alpha=0.2, linewidth=0)
 
 
 EXPERIMENT = Experiment(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -17,6 +17,9 @@ from heatbath.plotting import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+ACCURACY_WIDTH = 1.15  # of a column with accuracies, relative to a map
+TITLE_HEIGHT = 0.25  # inches, of a map
 
 
 def figure_of(axes: Sequence[Axes]) -> Figure:
@@ -33,7 +36,8 @@ def remove_legend(ax: Axes) -> None:
 
 def traces_by_method(data: xr.Dataset, name: str) -> dict[str, xr.DataArray]:
     """Return the traces of a variable by method, (chain, record), as `plotting` needs them."""
-    return {m: data[name].sel({"method": m}, drop=True).rename(run="chain") for m in method_names(data)}
+    traces = data[name].rename(run="chain")
+    return {method: traces.sel({"method": method}, drop=True) for method in method_names(data)}
 
 
 def draw_accuracy_and_loss(data: xr.Dataset, log: bool = True) -> Figure:
@@ -49,10 +53,13 @@ def draw_accuracy_and_loss(data: xr.Dataset, log: bool = True) -> Figure:
 
 def draw_all_runs(ax: Axes, accuracies: Mapping[str, Any]) -> None:
     """Draw the accuracies of all runs as dots, and their mean as a line, by method."""
-    for row, values in enumerate(accuracies.values()):
-        spread = np.random.default_rng(row).uniform(-0.25, 0.25, len(values))
-        ax.plot(values, row + spread, ".", ms=3, alpha=0.5, color=style.COLOURS[row % len(style.COLOURS)])
-        ax.plot([np.mean(values)] * 2, [row - 0.35, row + 0.35], color="black", linewidth=1.4)
+    for row, runs in enumerate(accuracies.values()):
+        # So that dots don't hide each other
+        offsets = np.random.default_rng(row).uniform(-0.25, 0.25, len(runs))
+        colour = style.COLOURS[row % len(style.COLOURS)]
+        ax.plot(runs, row + offsets, ".", ms=3, alpha=0.5, color=colour)
+        mean = np.mean(runs)
+        ax.plot([mean, mean], [row - 0.35, row + 0.35], color="black", linewidth=1.4)
     ax.set_yticks(range(len(accuracies)), list(accuracies))
     ax.invert_yaxis()
     style.label_axes(ax, "test accuracy, every run", "")
@@ -111,10 +118,15 @@ def draw_temperatures(data: xr.Dataset, problem: Problem, square: bool = False) 
 
     mapped_taus = data["tau_of_map"].values
     columns = len(mapped_taus) // 2  # of maps, in two rows
-    last_width = 1.15  # of the column with accuracies, relative to a map
-    height = 2 * (style.PAGE_WIDTH / (columns + last_width) + 0.25) if square else 0.43 * style.PAGE_WIDTH
+    width_ratios = [1.0] * columns + [ACCURACY_WIDTH]
+    height = 0.43 * style.PAGE_WIDTH
+    aspect: Literal["auto", "equal"] = "auto"
+    if square:
+        map_width = style.PAGE_WIDTH / (columns + ACCURACY_WIDTH)
+        height = 2 * (map_width + TITLE_HEIGHT)
+        aspect = "equal"
     figure = Figure(figsize=(style.PAGE_WIDTH, height), layout="constrained")
-    grid = figure.add_gridspec(2, columns + 1, width_ratios=[1.0] * columns + [last_width])
+    grid = figure.add_gridspec(2, columns + 1, width_ratios=width_ratios)
 
     final_accuracy = data["accuracy"].isel(record=-1)
     for index, tau in enumerate(mapped_taus):
@@ -123,7 +135,7 @@ def draw_temperatures(data: xr.Dataset, problem: Problem, square: bool = False) 
         percentage = 100 * float(final_accuracy.sel(tau=tau).isel(run=0))  # of the run that is shown
         title = rf"$\tau$ = {style.format_number(float(tau))}: {percentage:.1f} %"
         ax.set_title(title, fontsize=style.SMALL_SIZE)
-        ax.set_aspect("equal" if square else "auto")
+        ax.set_aspect(aspect)
     _draw_accuracy_over_tau(figure.add_subplot(grid[:, columns]), final_accuracy)
     return figure
 
@@ -134,14 +146,15 @@ def _draw_accuracy_over_tau(ax: Axes, accuracy: xr.DataArray) -> None:
     τ = 0, which must be the first if it occurs, is drawn a decade to the left of the smallest other τ.
     """
     taus = accuracy["tau"].values.astype(float)
-    positive = taus[taus > 0]
-    positions = np.where(taus > 0, taus, positive.min() / 10)
+    positive_taus = taus[taus > 0]
+    positions = np.where(taus > 0, taus, positive_taus.min() / 10)
     runs = [accuracy.sel(tau=tau) for tau in taus]
     draw_means(ax, positions, runs, fmt="o-", ms=4, color=style.COLOURS[0])
 
     ax.set_xscale("log")
     if (taus == 0).any():
-        labelled = positive[::2]
-        ax.set_xticks([positions[0], *labelled], ["0", *map(style.format_number, labelled)])
+        labelled_taus = positive_taus[::2]
+        tick_labels = ["0", *map(style.format_number, labelled_taus)]
+        ax.set_xticks([positions[0], *labelled_taus], tick_labels)
     style.label_axes(ax, style.quantity_label("tau"), "test accuracy")
     style.format_percent(ax.yaxis)

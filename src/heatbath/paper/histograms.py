@@ -85,20 +85,17 @@ def parameter_histograms(run: Run, units: int, bins: Array) -> xr.DataArray:
     """
     by_run = unstack_chains(run, run.weights())
     theta = by_run.transpose("method", "record", "run", "parameter").values
-    kinds = {"weights": slice(0, 2 * units), "biases": slice(2 * units, 3 * units)}
+    spans = {"weights": slice(0, 2 * units), "biases": slice(2 * units, 3 * units)}
+    fractions = np.empty((len(theta), len(spans), theta.shape[1], len(bins) - 1))
+    for method, record in np.ndindex(theta.shape[:2]):
+        for kind, span in enumerate(spans.values()):
+            parameters = theta[method, record, :, span]
+            counts, _ = np.histogram(parameters, bins)
+            fractions[method, kind, record] = counts / parameters.size
 
-    def fractions(values: Array) -> Array:
-        """Return the fraction of all values in each bin."""
-        return np.histogram(values, bins)[0] / values.size
-
-    return xr.DataArray(
-        [
-            [[fractions(values[:, span]) for values in by_record] for span in kinds.values()]
-            for by_record in theta
-        ],
-        dims=("method", "kind", "record", "bin"),
-        coords={"kind": list(kinds), "bin": (bins[1:] + bins[:-1]) / 2},
-    )
+    centres = (bins[1:] + bins[:-1]) / 2
+    dimensions = ("method", "kind", "record", "bin")
+    return xr.DataArray(fractions, dims=dimensions, coords={"kind": list(spans), "bin": centres})
 
 
 def parameter_fraction(
@@ -171,7 +168,8 @@ def train_spiral(
         Settings to replace, such as `init` or `batch`.
     """
     settings = with_settings(settings, **changes)
-    problem, network = spirals_of(settings, settings.turns, p=p), network_of(settings)
+    problem = spirals_of(settings, settings.turns, p=p)
+    network = network_of(settings)
     return train_side_by_side(settings, progress, problem, methods, network, record=1, shuffled=shuffled)
 
 
@@ -192,7 +190,8 @@ def run_over_time(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
         By method and record: scores, `histogram` of the hidden parameters, and `excited`, the fraction of
         them that are larger than EXCITED. `readings` has accuracies under other interpretations.
     """
-    problem, network = spirals_of(settings, settings.turns), network_of(settings)
+    problem = spirals_of(settings, settings.turns)
+    network = network_of(settings)
     make_methods = partial(methods_over_time, settings.gamma)
     run = train_side_by_side(
         settings, progress, problem, make_methods(), network, record=[0, *settings.at], weights=True
@@ -255,10 +254,12 @@ def draw_over_time(data: xr.Dataset, settings: Settings) -> Figure:
     """
     methods = method_names(data)
     axes = style.panels(2, len(methods), height=0.62 * style.PAGE_WIDTH)
-    later_histograms, later_steps = data["histogram"].isel(record=slice(1, None)), data["step"].values[1:]
+    later_histograms = data["histogram"].isel(record=slice(1, None))
+    later_steps = data["step"].values[1:]
     for ax, (kind, method) in zip(axes, product(("weights", "biases"), methods), strict=True):
         draw_histogram(ax, later_histograms.sel({"method": method, "kind": kind}), later_steps)
-        style.label_axes(ax, kind, "share per bin" if method == methods[0] else "")
+        y_label = "share per bin" if method == methods[0] else ""
+        style.label_axes(ax, kind, y_label)
 
     for ax, method in zip(axes, methods, strict=False):
         accuracy = student(final_values(data, method=method)).value
@@ -378,7 +379,8 @@ def run_hundred(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
         By method: scores, `histogram` of the hidden parameters, and `near_zero`, the fraction of them that
         are smaller than NEAR_ZERO. `readings` has accuracies under other interpretations.
     """
-    problem, network = spirals_of(settings, 2), network_of(settings)
+    problem = spirals_of(settings, 2)
+    network = network_of(settings)
     run = train_side_by_side(
         settings, progress, problem, methods_over_runs(), network, record=1, weights=True
     )
@@ -393,7 +395,8 @@ def run_hundred(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
 
 def judge_near_zero(data: xr.Dataset) -> Finding:
     """Judge whether optimisers leave more hidden weights and biases below 0.05 in size than samplers."""
-    optimisers, samplers = ("SGD", "Adam"), ("SGLD", "AdLaLa, γ = 0.5")
+    optimisers = ("SGD", "Adam")
+    samplers = ("SGLD", "AdLaLa, γ = 0.5")
     fractions = {m: final_values(data, "near_zero", method=m) for m in (*optimisers, *samplers)}
     text = ", ".join(f"{method} {student(runs).percent()}" for method, runs in fractions.items())
     pairs = product(optimisers, samplers)

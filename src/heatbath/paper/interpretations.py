@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from heatbath.diagnostics.statistics import resampled, student
 from heatbath.paper.experiment import ReportTable
@@ -44,7 +43,8 @@ def interpretation_accuracies(
 
 def stack_interpretations(arrays: Mapping[str, xr.DataArray]) -> xr.DataArray:
     """Stack arrays by interpretation along the new dimension `reading`."""
-    return xr.concat(list(arrays.values()), dim=xr.DataArray(list(arrays), dims="reading", name="reading"))
+    readings = xr.DataArray(list(arrays), dims="reading", name="reading")
+    return xr.concat(list(arrays.values()), dim=readings)
 
 
 def interpretations_table(data: xr.Dataset, paper: Mapping[str, float]) -> ReportTable:
@@ -61,26 +61,48 @@ def interpretations_table(data: xr.Dataset, paper: Mapping[str, float]) -> Repor
         Accuracies in the paper.
     """
     readings = data["readings"].sel(reading_method=list(paper))
-    values = readings.transpose("reading", "reading_method", ...).values
-    names = [str(name) for name in data["reading"].values]
+    accuracies = readings.transpose("reading", "reading_method", ...).values  # (reading, method, run)
     targets = np.array(list(paper.values()))
+    percentages = _closest_percentages(accuracies, targets)
 
-    def distances(runs: slice | NDArray[np.int64]) -> Array:
-        """Return the distance of each interpretation to the paper's values, from some of the runs."""
-        mean_distances: Array = np.abs(values[..., runs].mean(axis=-1) - targets).mean(axis=-1)
-        return mean_distances
-
-    resamples = resampled(values.shape[-1], repeats=RESAMPLES)
-    closest = [int(distances(runs).argmin()) for (runs,) in resamples]
-    percentages = 100 * np.bincount(closest, minlength=len(names)) / RESAMPLES
-
-    rows = [("the paper", *(f"{100 * value:.1f}" for value in paper.values()), "", "")]
-    for index, distance in enumerate(distances(slice(None))):
-        cells = (student(runs).text(100) for runs in values[index])
-        rows.append((names[index], *cells, f"{100 * distance:.1f}", f"{percentages[index]:.0f} %"))
+    rows = [("the paper", *(f"{100 * accuracy:.1f}" for accuracy in paper.values()), "", "")]
+    for index, distance in enumerate(_mean_distances(accuracies, targets)):
+        name = str(data["reading"].values[index])
+        cells = (student(runs).text(100) for runs in accuracies[index])
+        rows.append((name, *cells, f"{100 * distance:.1f}", f"{percentages[index]:.0f} %"))
     return ReportTable(
         "Test accuracy in % by interpretation of what the paper leaves open, the mean distance to its "
         "values, and how often the interpretation comes closest when the runs are resampled",
         ("interpretation", *paper, "distance", "closest"),
         tuple(rows),
     )
+
+
+def _mean_distances(accuracies: Array, targets: Array) -> Array:
+    """Return the mean distance of each interpretation's mean accuracies to the paper's values.
+
+    Parameters
+    ----------
+    accuracies : array (reading, method, run)
+        Accuracies by interpretation.
+    targets : array (method,)
+        Accuracies in the paper.
+    """
+    distances: Array = np.abs(accuracies.mean(axis=-1) - targets).mean(axis=-1)
+    return distances
+
+
+def _closest_percentages(accuracies: Array, targets: Array) -> Array:
+    """Return how often each interpretation is closest to the paper when the runs are resampled, in percent.
+
+    Parameters
+    ----------
+    accuracies, targets
+        As in `_mean_distances`.
+    """
+    closest = []
+    for (runs,) in resampled(accuracies.shape[-1], repeats=RESAMPLES):
+        distances = _mean_distances(accuracies[..., runs], targets)
+        closest.append(int(distances.argmin()))
+    percentages: Array = 100 * np.bincount(closest, minlength=len(accuracies)) / RESAMPLES
+    return percentages

@@ -139,24 +139,25 @@ def run_mnist(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
 def accuracy_table(data: xr.Dataset) -> list[ReportTable]:
     """Return the table of test accuracies of both methods on both problems."""
     methods = method_names(data)
-    rows = tuple(
-        (str(name), *(student(final_values(data, problem=name, method=m)).percent() for m in methods))
-        for name in data["problem"].values
-    )
-    return [ReportTable("Test accuracy at the end", ("problem", *methods), rows)]
+    rows = []
+    for problem in data["problem"].values:
+        accuracies = [student(final_values(data, problem=problem, method=method)) for method in methods]
+        rows.append((str(problem), *(accuracy.percent() for accuracy in accuracies)))
+    return [ReportTable("Test accuracy at the end", ("problem", *methods), tuple(rows))]
 
 
 def draw(data: xr.Dataset, settings: Settings) -> Figure:
     """Draw the loss on lines for each problem; for a single problem, draw the accuracies beside it."""
-    problems = data["problem"].values if "problem" in data.dims else [None]
+    has_problems = "problem" in data.dims
+    problems = data["problem"].values if has_problems else [""]
     axes = style.panels(1, max(2, len(problems)), height=0.5 * style.PAGE_WIDTH)
     for ax, problem in zip(axes, problems, strict=False):
-        results = data if problem is None else data.sel(problem=problem)
+        results = data.sel(problem=problem) if has_problems else data
         plotting.line(traces_by_method(results, "line"), ax=ax)
-        ax.set(ylabel="test loss", title="" if problem is None else problem)
+        ax.set(ylabel="test loss", title=problem)
         ax.title.set_fontsize(style.SMALL_SIZE)
-    if problems[0] is None:
-        draw_all_runs(axes[1], {m: final_values(data, method=m) for m in method_names(data)})
+    if not has_problems:
+        draw_all_runs(axes[1], {method: final_values(data, method=method) for method in method_names(data)})
     return figure_of(axes)
 
 
@@ -207,7 +208,8 @@ def run_spiral(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
 
 def judge_barrier_frequency(data: xr.Dataset) -> Finding:
     """Judge whether more than half of the runs of each method have a barrier."""
-    texts, verdicts = [], []
+    texts = []
+    verdicts = []
     for method in method_names(data):
         heights = barrier_heights(data, method)
         share = student(heights > MIN_BARRIER)

@@ -75,10 +75,8 @@ def judge_monotone(data: xr.Dataset) -> Finding:
 
 def judge_saddles(data: xr.Dataset) -> Finding:
     """Judge whether the lowest pass is above both minima by more than 5 % of the loss at the start."""
-    heights, start_losses = (
-        saddle(data["spiral"])["height"].values,
-        data["spiral"].isel(alpha=0, beta=0).values,
-    )
+    heights = saddle(data["spiral"])["height"].values
+    start_losses = data["spiral"].isel(alpha=0, beta=0).values
     share = student(heights / start_losses)
     frequency = float(np.mean(heights > MIN_RISE * start_losses))
     text = f"in {100 * frequency:.0f} % of the planes; height {share.percent()} of the loss at the start"

@@ -84,26 +84,24 @@ def write_html(
         Command that makes the report.
     """
     summaries = [summary(result) for result in results]
-    body = [
+    sections = [
         f"<h1>{escape(TITLE)}</h1>",
         f"<p>{escape(_description(results, command))}</p>",
         f"<p>{_verdict_sentence(summaries)}</p>",
     ]
-    rows = [
-        (f'<a href="#{row.experiment}">{row.experiment}</a>', *_claim_cells(row), row.verdict)
-        for row in _claim_rows(summaries)
-    ]
-    body.append(_html_claims(("experiment", *CLAIM_COLUMNS), rows))
-    body += [
-        f"<p><strong>{escape(name)} was not run</strong>: {escape(reason)}</p>"
-        for name, reason in failed.items()
-    ]
-    body += map(_html_section, summaries, results)
+    rows = []
+    for row in _claim_rows(summaries):
+        link = f'<a href="#{row.experiment}">{row.experiment}</a>'
+        rows.append((link, *_claim_cells(row), row.verdict))
+    sections.append(_html_claims(("experiment", *CLAIM_COLUMNS), rows))
+    for name, reason in failed.items():
+        sections.append(f"<p><strong>{escape(name)} was not run</strong>: {escape(reason)}</p>")
+    sections += map(_html_section, summaries, results)
 
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     head += f"<title>{escape(TITLE)}</title><style>{STYLE}</style>"
-    page = f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
-    write(path, page)
+    body = "".join(sections)
+    write(path, f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n')
 
 
 def _verdict_sentence(summaries: Sequence[Summary]) -> str:
@@ -148,29 +146,29 @@ def _html_section(result_summary: Summary, result: ExperimentResult) -> str:
 
     `result_summary` is the summary of `result`, whose picture is embedded.
     """
+    title = escape(result_summary["title"])
     uri = "data:image/png;base64," + base64.b64encode(result.picture.read_bytes()).decode()
-    title, notes, diverged = (result_summary[key] for key in ("title", "notes", "diverged"))
-    parts = [
-        f'<h2 id="{result_summary["name"]}">{escape(title)}</h2>',
-        f'<img alt="{escape(title)}" src="{uri}">',
-        f"<p>{escape(notes)}</p>" if notes else "",
-        f"<p>{escape(diverged)}.</p>" if diverged else "",
-    ]
+    parts = [f'<h2 id="{result_summary["name"]}">{title}</h2>', f'<img alt="{title}" src="{uri}">']
+    if result_summary["notes"]:
+        parts.append(f"<p>{escape(result_summary['notes'])}</p>")
+    if result_summary["diverged"]:
+        parts.append(f"<p>{escape(result_summary['diverged'])}.</p>")
 
-    if result_summary["claims"]:
-        rows = [(*_claim_cells(row), row.verdict) for row in _claim_rows([result_summary])]
-        parts.append(_html_claims(CLAIM_COLUMNS, rows))
+    claim_rows = [(*_claim_cells(row), row.verdict) for row in _claim_rows([result_summary])]
+    if claim_rows:
+        parts.append(_html_claims(CLAIM_COLUMNS, claim_rows))
     for table in result_summary["tables"]:
-        lines = [_html_row(_escaped(row)) for row in table["rows"]]
-        parts.append(_html_table(table["columns"], lines, table["title"]))
-
-    settings = "".join(
-        _html_row([escape(name), f"<code>{escape(value)}</code>"])
-        for name, value in result_summary["settings"].items()
-    )
-    seconds = result_summary["seconds"]
-    parts.append(f"<details><summary>settings ({seconds:.0f} s)</summary><table>{settings}</table></details>")
+        table_rows = [_html_row(_escaped(row)) for row in table["rows"]]
+        parts.append(_html_table(table["columns"], table_rows, table["title"]))
+    parts.append(_html_settings(result_summary["settings"], result_summary["seconds"]))
     return "".join(parts)
+
+
+def _html_settings(settings: Mapping[str, str], seconds: float) -> str:
+    """Return the settings of an experiment as HTML that can be unfolded, with its duration."""
+    rows = [_html_row([escape(name), f"<code>{escape(value)}</code>"]) for name, value in settings.items()]
+    title = f"<summary>settings ({seconds:.0f} s)</summary>"
+    return f"<details>{title}<table>{''.join(rows)}</table></details>"
 
 
 def write_markdown(
@@ -193,14 +191,12 @@ def write_markdown(
     pictures.mkdir(parents=True, exist_ok=True)
 
     summaries = [summary(result) for result in results]
-    paragraphs = (
-        "# The paper, reproduced",
-        f"Made by `{command}`; do not edit.",
-        _description(results, command),
-        _verdict_sentence(summaries),
-    )
-    lines = [line for paragraph in paragraphs for line in (paragraph, "")]
-    lines += _markdown_table(("experiment", *CLAIM_COLUMNS), [*map(_markdown_claim, _claim_rows(summaries))])
+    lines = ["# The paper, reproduced", ""]
+    lines += [f"Made by `{command}`; do not edit.", ""]
+    lines += [_description(results, command), ""]
+    lines += [_verdict_sentence(summaries), ""]
+    claim_rows = [_markdown_claim(row) for row in _claim_rows(summaries)]
+    lines += _markdown_table(("experiment", *CLAIM_COLUMNS), claim_rows)
     lines += [f"\n**{name} was not run**: {reason}" for name, reason in failed.items()]
 
     for result_summary, result in zip(summaries, results, strict=True):
@@ -212,16 +208,18 @@ def write_markdown(
 
 def _markdown_claim(row: ClaimRow) -> list[str]:
     """Return the cells of a claim: a link to its experiment, the claim, both values and the verdict."""
-    link, verdict = f"[{row.experiment}](#{row.experiment})", f"{MARKS[row.verdict]} {row.verdict}"
+    link = f"[{row.experiment}](#{row.experiment})"
+    verdict = f"{MARKS[row.verdict]} {row.verdict}"
     return [link, row.claim, row.paper, row.ours, verdict]
 
 
 def _markdown_section(result_summary: Summary, picture: str) -> list[str]:
     """Return the lines of an experiment: title, notes, picture and tables."""
-    title, notes, diverged = (result_summary[key] for key in ("title", "notes", "diverged"))
-    sentences = ". ".join(filter(None, (title, notes.rstrip("."), diverged))) + "."
-    lines = ["", f"## {result_summary['name']}", "", sentences, ""]
-    lines += [f"![{title}](reproduction/{picture})"]
+    title = result_summary["title"]
+    sentences = [title, result_summary["notes"].rstrip("."), result_summary["diverged"]]
+    paragraph = ". ".join(filter(None, sentences)) + "."
+    lines = ["", f"## {result_summary['name']}", "", paragraph, ""]
+    lines.append(f"![{title}](reproduction/{picture})")
     for table in result_summary["tables"]:
         lines += ["", table["title"] + ":", "", *_markdown_table(table["columns"], table["rows"])]
     return lines

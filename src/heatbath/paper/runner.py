@@ -26,7 +26,8 @@ import xarray as xr
 from heatbath import plotting
 from heatbath._internal.atomic_write import set_aside, write
 from heatbath._internal.warnings import DivergedWarning, InterruptedWarning
-from heatbath.paper import experiment, figures, find, interpretations, side_by_side
+from heatbath.paper import experiment as experiment_module
+from heatbath.paper import figures, find, interpretations, side_by_side
 from heatbath.paper.claims import Finding
 from heatbath.paper.experiment import Experiment, ProgressCallback, ReportTable, Settings
 from heatbath.runs import file
@@ -101,11 +102,13 @@ def reproduce(
         As in `sweep`, for comparisons and sweeps.
     """
     for name in names:
-        chosen = find(name)
+        experiment = find(name)
+        result_folder = folder / name
         try:
-            result = None if again else load_result(chosen, folder / name, quick)
+            result = None if again else load_result(experiment, result_folder, quick)
             with nullcontext() if executor is None else using(executor):
-                result = result or _run(chosen, folder / name, quick, make_callback(name))
+                if result is None:
+                    result = _run(experiment, result_folder, quick, make_callback(name))
             publish(result)
             yield result
         except (OSError, ValueError, RuntimeError) as error:
@@ -115,31 +118,36 @@ def reproduce(
 # Results
 
 
-def load_result(chosen: Experiment, folder: Path, quick: bool) -> ExperimentResult | None:
+def load_result(experiment: Experiment, folder: Path, quick: bool) -> ExperimentResult | None:
     """Return the result in a folder, or None if it is missing, damaged or of other settings or code."""
     try:
         data = file.read(folder / "data.nc")
     except (OSError, ValueError):
         return None
-    if data.attrs.get("heatbath_experiment") != fingerprint(chosen, quick):
+    if data.attrs.get("heatbath_experiment") != fingerprint(experiment, quick):
         return None
-    return ExperimentResult(chosen, quick, data, folder)
+    return ExperimentResult(experiment, quick, data, folder)
 
 
-def fingerprint(chosen: Experiment, quick: bool) -> str:
+def fingerprint(experiment: Experiment, quick: bool) -> str:
     """Return a hash of what a result depends on: the settings, and the code that trains and measures."""
-    modules = (chosen.run.__module__, experiment.__name__, side_by_side.__name__, interpretations.__name__)
-    settings = repr(chosen.settings_for(quick))
-    parts = [library_hash(), *map(_source_without_drawing, modules), chosen.name, settings]
+    modules = (
+        experiment.run.__module__,
+        experiment_module.__name__,
+        side_by_side.__name__,
+        interpretations.__name__,
+    )
+    settings = repr(experiment.settings_for(quick))
+    parts = [library_hash(), *map(_source_without_drawing, modules), experiment.name, settings]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _run(chosen: Experiment, folder: Path, quick: bool, progress: ProgressCallback) -> ExperimentResult:
+def _run(experiment: Experiment, folder: Path, quick: bool, progress: ProgressCallback) -> ExperimentResult:
     """Run an experiment, save its results in a folder, and return them.
 
     Parameters
     ----------
-    chosen : Experiment
+    experiment : Experiment
         The experiment.
     folder : Path
         Where `data.nc` is written; a damaged file of this name is kept under another name.
@@ -153,12 +161,12 @@ def _run(chosen: Experiment, folder: Path, quick: bool, progress: ProgressCallba
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DivergedWarning)  # results contain which runs diverged
         warnings.simplefilter("ignore", InterruptedWarning)  # an interrupted run ends everything anyway
-        data = chosen.run(Settings(**chosen.settings_for(quick)), progress)
+        data = experiment.run(Settings(**experiment.settings_for(quick)), progress)
 
     data.attrs |= {
         "heatbath_format": file.FORMAT,
         "heatbath_version": version("heatbath"),
-        "heatbath_experiment": fingerprint(chosen, quick),
+        "heatbath_experiment": fingerprint(experiment, quick),
         "heatbath_seconds": time.perf_counter() - begin,
     }
 
@@ -167,7 +175,7 @@ def _run(chosen: Experiment, folder: Path, quick: bool, progress: ProgressCallba
     except FileExistsError:  # a damaged file: `load_result` returned None
         set_aside(folder / "data.nc", "damaged-data.nc")
         file.write(folder / "data.nc", data)
-    return ExperimentResult(chosen, quick, data, folder)
+    return ExperimentResult(experiment, quick, data, folder)
 
 
 def _module_path(module: str | ModuleType) -> Path:
@@ -186,8 +194,9 @@ def _source_without_drawing(module: str) -> str:
     lines = text.splitlines()
     for node in ast.parse(text).body:
         if _only_draws(node):
-            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-            for index in range(first - 1, node.end_lineno or first):
+            decorators = getattr(node, "decorator_list", [])
+            first_line = min([node.lineno, *(decorator.lineno for decorator in decorators)])
+            for index in range(first_line - 1, node.end_lineno or first_line):
                 lines[index] = ""
     return "\n".join(line for line in lines if line)
 
@@ -212,19 +221,26 @@ def publish(result: ExperimentResult) -> bool:
     bool
         True if the picture was drawn.
     """
-    text = json.dumps(summary(result), indent=2, ensure_ascii=False) + "\n"
-    path = result.folder / "result.json"
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        write(path, text)
+    summary_text = json.dumps(summary(result), indent=2, ensure_ascii=False) + "\n"
+    summary_path = result.folder / "result.json"
+    if not _has_text(summary_path, summary_text):
+        write(summary_path, summary_text)
 
-    stamp_path, stamp = result.folder / "picture.sha256", _picture_stamp(result)
+    stamp = _picture_stamp(result)
+    stamp_path = result.folder / "picture.sha256"
     has_pictures = all(result.picture.with_suffix(ending).exists() for ending in PICTURE_ENDINGS)
-    if has_pictures and stamp_path.exists() and stamp_path.read_text(encoding="utf-8") == stamp:
+    if has_pictures and _has_text(stamp_path, stamp):
         return False
 
-    plotting.save(result.experiment.draw(result.data, Settings(**result.settings)), result.picture)
+    figure = result.experiment.draw(result.data, Settings(**result.settings))
+    plotting.save(figure, result.picture)
     write(stamp_path, stamp)
     return True
+
+
+def _has_text(path: Path, text: str) -> bool:
+    """Return True if there is a file with exactly this text."""
+    return path.exists() and path.read_text(encoding="utf-8") == text
 
 
 def _picture_stamp(result: ExperimentResult) -> str:
@@ -264,5 +280,7 @@ def summary(result: ExperimentResult) -> dict[str, Any]:
 
 def diverged_text(data: xr.Dataset) -> str:
     """Return how many runs have diverged as a sentence without a full stop, or "" if none has."""
-    lost = int(data["diverged"].sum()) if "diverged" in data else 0
-    return f"{lost} of {data['diverged'].size} runs diverged and count as chance" if lost else ""
+    diverged_count = int(data["diverged"].sum()) if "diverged" in data else 0
+    if not diverged_count:
+        return ""
+    return f"{diverged_count} of {data['diverged'].size} runs diverged and count as chance"

@@ -47,8 +47,10 @@ def adlala(
     **options
         Passed to `AdaptiveLangevin`.
     """
+    if tau_output is None:
+        tau_output = tau
     hidden = AdaptiveLangevin(tau, sigma, epsilon, **options)
-    output = Langevin(gamma, tau if tau_output is None else tau_output)
+    output = Langevin(gamma, tau_output)
     return Partition({"hidden": hidden, "output": output}, h)
 
 
@@ -124,15 +126,18 @@ def unstack_chains(run: Run, array: xr.DataArray) -> xr.DataArray:
     The axis of a comparison is `method`.
     """
     axes = {axis: list(dict.fromkeys(run.data[axis].values.tolist())) for axis in run.plan.axes}
-    sizes = [*map(len, axes.values()), run.plan.chains]
     by_chain = array.transpose("chain", ...)
-    indexes = {dim: array[dim].values for dim in by_chain.dims[1:] if dim in array.indexes}
-    steps = {"step": ("record", run.data["step"].values)} if "record" in by_chain.dims else {}
-    return xr.DataArray(
-        by_chain.values.reshape(*sizes, *by_chain.shape[1:]),
-        dims=[*axes, "run", *by_chain.dims[1:]],
-        coords=axes | indexes | steps,
-    )
+    other_dimensions = by_chain.dims[1:]
+    coordinates: dict[Any, Any] = dict(axes)
+    for dimension in other_dimensions:
+        if dimension in array.indexes:
+            coordinates[dimension] = array[dimension].values
+    if "record" in by_chain.dims:
+        coordinates["step"] = ("record", run.data["step"].values)
+
+    lengths = [len(values) for values in axes.values()]
+    split_values = by_chain.values.reshape(*lengths, run.plan.chains, *by_chain.shape[1:])
+    return xr.DataArray(split_values, dims=[*axes, "run", *other_dimensions], coords=coordinates)
 
 
 def scores_by_axes(run: Run, names: Sequence[str] = ("accuracy", "loss")) -> dict[str, xr.DataArray]:
@@ -140,19 +145,22 @@ def scores_by_axes(run: Run, names: Sequence[str] = ("accuracy", "loss")) -> dic
 
     A network that has diverged gets the accuracy of chance, and the loss of equal probabilities.
     """
-    classes = len(run.problem.targets)
-    chance = {"accuracy": 1 / classes, "loss": math.log(classes)}
-    by_name = {
-        name: unstack_chains(run, run.data[name].sel(split="test", drop=True)).fillna(chance[name])
-        for name in names
-    }
-    return by_name | {"diverged": unstack_chains(run, (run.data["died"] >= 0).astype(int))}
+    class_count = len(run.problem.targets)
+    chance = {"accuracy": 1 / class_count, "loss": math.log(class_count)}
+    scores = {}
+    for name in names:
+        test_scores = run.data[name].sel(split="test", drop=True)
+        scores[name] = unstack_chains(run, test_scores).fillna(chance[name])
+    scores["diverged"] = unstack_chains(run, (run.data["died"] >= 0).astype(int))
+    return scores
 
 
 def final_values(data: xr.Dataset, name: str = "accuracy", **labels: Any) -> Array:
     """Return a variable's values of all runs at the last record, at these labels of other dimensions."""
     selected = data[name].sel(labels)
-    values: Array = (selected.isel(record=-1) if "record" in selected.dims else selected).values
+    if "record" in selected.dims:
+        selected = selected.isel(record=-1)
+    values: Array = selected.values
     return values
 
 
@@ -171,13 +179,12 @@ def prediction_maps(run: Run, labels: Mapping[str, Sequence[Any]]) -> dict[str, 
     labels : mapping
         The axis, and its values at these points.
     """
-    ((axis, values),) = labels.items()
+    ((axis, points),) = labels.items()
     inputs = plane(run.problem, MAP_POINTS)
-    outputs = [
-        run.select(**{axis: value}).outputs(inputs)[0, :, 0].reshape(MAP_POINTS, MAP_POINTS)
-        for value in values
-    ]
+    maps = []
+    for point in points:
+        outputs = run.select(**{axis: point}).outputs(inputs)  # (run, input, output)
+        maps.append(outputs[0, :, 0].reshape(MAP_POINTS, MAP_POINTS))
     dimension = f"{axis}_of_map"
-    return {
-        "map": xr.DataArray(np.array(outputs), dims=(dimension, "y", "x"), coords={dimension: list(values)})
-    }
+    array = xr.DataArray(np.array(maps), dims=(dimension, "y", "x"), coords={dimension: list(points)})
+    return {"map": array}

@@ -37,17 +37,20 @@ def judge_rise(data: xr.Dataset) -> Finding:
 
     It holds in part if accuracy clearly falls from one of them to the next.
     """
-    taus = [tau for tau in data["tau"].values if tau <= max(PAPER_TAUS) * 1.01]
+    highest_tau = max(PAPER_TAUS) * 1.01  # with room for rounding
+    taus = [tau for tau in data["tau"].values if tau <= highest_tau]
     accuracies = [final_values(data, tau=tau) for tau in taus]
-    total = student(accuracies[-1] - accuracies[0])
-    steps = [student(higher - lower, of=len(taus)) for lower, higher in pairwise(accuracies)]
+    total_rise = student(accuracies[-1] - accuracies[0])
+    rises = [student(higher - lower, of=len(taus)) for lower, higher in pairwise(accuracies)]
 
-    verdict = judge_above(total)
-    if verdict == HOLDS and any(step.high < 0 for step in steps):
+    verdict = judge_above(total_rise)
+    has_fall = any(rise.high < 0 for rise in rises)
+    if verdict == HOLDS and has_fall:
         verdict = IN_PART
-    means = ", ".join(student(runs).text(100) for runs in accuracies)
-    text = f"{means} % at τ = {', '.join(f'{tau:g}' for tau in taus)}; "
-    return Finding(f"{text}{total.text(100)} points from first to last", verdict)
+    means_text = ", ".join(student(runs).text(100) for runs in accuracies)
+    taus_text = ", ".join(f"{tau:g}" for tau in taus)
+    text = f"{means_text} % at τ = {taus_text}; {total_rise.text(100)} points from first to last"
+    return Finding(text, verdict)
 
 
 def best_tau(data: xr.Dataset) -> float:
@@ -58,11 +61,14 @@ def best_tau(data: xr.Dataset) -> float:
 def judge_fall(data: xr.Dataset) -> Finding:
     """Judge whether accuracy at the best temperature is higher than at the highest."""
     taus = data["tau"].values
-    best, hot = best_tau(data), float(taus.max())
-    fall = student(final_values(data, tau=best) - final_values(data, tau=hot), of=len(taus) - 1)
-    text = f"best at τ = {best:g}: {student(final_values(data, tau=best)).percent()}; "
-    text += f"{fall.text(100)} points less at τ = {hot:g}"
-    return Finding(text, judge_above(fall) if best < hot else FAILS)
+    best = best_tau(data)
+    highest = float(taus.max())
+    at_best = final_values(data, tau=best)
+    fall = student(at_best - final_values(data, tau=highest), of=len(taus) - 1)
+    text = f"best at τ = {best:g}: {student(at_best).percent()}; "
+    text += f"{fall.text(100)} points less at τ = {highest:g}"
+    verdict = judge_above(fall) if best < highest else FAILS
+    return Finding(text, verdict)
 
 
 EXPERIMENT = Experiment(

@@ -24,6 +24,10 @@ MARGIN = 0.06  # of the width of the examples, on each side
 POINTS = 200  # of a grid, on a side
 BOUNDARY_TICKS = 5  # numbers on an axis, at most
 MAX_HEIGHT = 4.0  # inches, of a figure
+AXES_WIDTH = 2.8  # inches
+AXES_WIDTH_BESIDE_BAR = 2.2  # inches, of Axes with a colour bar
+MAX_SIDE_RATIO = 10  # of the plane, up to which equal scales are readable
+USUAL_ASPECT = 0.8  # height of Axes over their width
 HEIGHT_OF_LABELS = 0.75  # inches, of a figure's labels and legend
 ROUNDING = 1e-6  # by which probabilities may lie outside 0 to 1
 CLASS_MARKERS = (  # marker, face and edge of each class: light and dark, to stand out from any map
@@ -96,16 +100,20 @@ def data(problem: Problem, split: str = "train", draw: int = 0, *, ax: Axes | No
     draw = whole("draw", draw, low=0, high=problem.draws)
     if not TASKS[problem.task].classes or len(problem.targets) > len(CLASS_MARKERS):
         raise ValueError(f"data needs a problem with 2 to {len(CLASS_MARKERS)} classes, got {problem!r}")
+    if split == "train":
+        inputs, classes = problem.X_train[draw], problem.Y_train[draw, :, 0]
+    else:
+        inputs, classes = problem.X_test[draw], problem.Y_test[draw, :, 0]
 
-    inputs, targets = (getattr(problem, f"{name}_{split}")[draw] for name in "XY")
-    ax = style.axes_or_new(ax, _figure_height(problem, 2.8))
-    for index, (name, (marker, face, edge)) in enumerate(zip(problem.targets, CLASS_MARKERS, strict=False)):
-        is_member = targets[:, 0] == index
-        x, y = (inputs[is_member] * problem.scale + problem.shift).T  # in the user's units
+    ax = style.axes_or_new(ax, _figure_height(problem, AXES_WIDTH))
+    for index, name in enumerate(problem.targets):
+        marker, face, edge = CLASS_MARKERS[index]
+        x, y = (inputs[classes == index] * problem.scale + problem.shift).T  # in the user's units
         label = _class_label(name)
         ax.scatter(x, y, s=9, marker=marker, c=face, edgecolors=edge, linewidths=0.4, label=label, zorder=3)
 
-    ax.set(xlim=limits.x, ylim=limits.y, aspect="equal" if _is_one_unit(problem) else "auto")
+    aspect = "equal" if _is_one_unit(problem) else "auto"
+    ax.set(xlim=limits.x, ylim=limits.y, aspect=aspect)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(BOUNDARY_TICKS, steps=[1, 2, 5, 10]))
     x_label, y_label = map(style.quantity_label, problem.features)
@@ -147,10 +155,10 @@ def classifier(
         raise ValueError(f"classifier needs a problem with two classes, got {problem!r}; see uncertainty")
     probability = _grid_probabilities(problem, prediction, chain)[..., 0]
 
-    ax = style.axes_or_new(ax, _figure_height(problem, 2.2 if bar else 2.8))
+    ax = _axes_for_map(problem, bar, ax)
     data(problem, draw=_draw_index(prediction, chain), ax=ax)
-    label = f"probability of {_class_label(problem.targets[1])}"
-    _draw_map(ax, problem, probability, "RdBu_r", 1.0, label if bar else None)
+    bar_label = f"probability of {_class_label(problem.targets[1])}" if bar else None
+    _draw_map(ax, problem, probability, "RdBu_r", 1.0, bar_label)
 
     has_boundary = probability.min() < 0.5 < probability.max()
     if has_boundary:
@@ -189,12 +197,19 @@ def uncertainty(
     if isinstance(problem, Problem) and not TASKS[problem.task].classes:
         raise ValueError(f"uncertainty needs a problem with classes, got {problem!r}")
     entropy = entropy_of(_grid_probabilities(problem, prediction, chain), problem.task)
-    highest = math.log(len(problem.targets))  # entropy of equal probabilities
+    highest_entropy = math.log(len(problem.targets))  # of equal probabilities
 
-    ax = style.axes_or_new(ax, _figure_height(problem, 2.2 if bar else 2.8))
+    ax = _axes_for_map(problem, bar, ax)
     data(problem, draw=_draw_index(prediction, chain), ax=ax)
-    _draw_map(ax, problem, entropy, "cividis", highest, "entropy (nats)" if bar else None)
+    bar_label = "entropy (nats)" if bar else None
+    _draw_map(ax, problem, entropy, "cividis", highest_entropy, bar_label)
     return ax
+
+
+def _axes_for_map(problem: Problem, has_bar: bool, ax: Axes | None) -> Axes:
+    """Return `ax`, or for None the Axes of a new figure with room for a map and, if needed, a colour bar."""
+    width = AXES_WIDTH_BESIDE_BAR if has_bar else AXES_WIDTH
+    return style.axes_or_new(ax, _figure_height(problem, width))
 
 
 def _class_label(name: str) -> str:
@@ -209,10 +224,18 @@ def _plane_limits(problem: object) -> PlaneLimits:
     if problem.inputs != 2:
         raise ValueError(f"a plane needs a problem with two inputs, got {problem!r}")
     X = np.concatenate([problem.X_train, problem.X_test], axis=1) * problem.scale + problem.shift
-    low, high = X.min(axis=(0, 1)), X.max(axis=(0, 1))
-    margin = np.where(high > low, MARGIN * (high - low), 1.0)
-    (left, bottom), (right, top) = (low - margin).tolist(), (high + margin).tolist()
+    lowest = X.min(axis=(0, 1))
+    highest = X.max(axis=(0, 1))
+    margin = np.where(highest > lowest, MARGIN * (highest - lowest), 1.0)
+    left, bottom = (lowest - margin).tolist()
+    right, top = (highest + margin).tolist()
     return PlaneLimits((left, right), (bottom, top))
+
+
+def _side_ratio(problem: Problem) -> float:
+    """Return the height of the plane over its width, in the units of the features."""
+    (left, right), (bottom, top) = _plane_limits(problem)
+    return (top - bottom) / (right - left)
 
 
 def _grid_axes(problem: Problem, points: int) -> list[Floats]:
@@ -222,15 +245,13 @@ def _grid_axes(problem: Problem, points: int) -> list[Floats]:
 
 def _is_one_unit(problem: Problem) -> bool:
     """Return True if both features seem to have the same unit, so that circles should look round."""
-    (left, right), (low, high) = _plane_limits(problem)
-    is_similar = 0.1 < (high - low) / (right - left) < 10
+    is_similar = 1 / MAX_SIDE_RATIO < _side_ratio(problem) < MAX_SIDE_RATIO
     return bool(problem.scale[0] == problem.scale[1]) and is_similar
 
 
 def _figure_height(problem: Problem, width: float) -> float:
     """Return the height in inches of a figure whose Axes have this width, with room for all labels."""
-    (left, right), (low, high) = _plane_limits(problem)
-    aspect = (high - low) / (right - left) if _is_one_unit(problem) else 0.8
+    aspect = _side_ratio(problem) if _is_one_unit(problem) else USUAL_ASPECT
     return min(HEIGHT_OF_LABELS + width * aspect, MAX_HEIGHT)
 
 
@@ -258,23 +279,23 @@ def _grid_probabilities(problem: Problem, prediction: Run | ArrayLike, chain: in
     """
     _plane_limits(problem)  # raises if the problem has no plane
     if isinstance(prediction, Run):
-        values = _mean_outputs(prediction, plane(problem), chain)
+        probabilities = _mean_outputs(prediction, plane(problem), chain)
     elif chain is not None:
         raise ValueError(f"chain is for a run, got chain={chain}: select it in the array of probabilities")
     else:
-        values = numbers("prediction", prediction, (1, 2, 3)).reshape(-1)
+        probabilities = numbers("prediction", prediction, (1, 2, 3)).reshape(-1)
 
-    rows, remainder = divmod(values.size, problem.outputs)
-    points = math.isqrt(rows)
-    if remainder or points**2 != rows or points < 2:
+    points = math.isqrt(probabilities.size // problem.outputs)
+    if probabilities.size != points**2 * problem.outputs or points < 2:
         raise ValueError(
             f"prediction must hold {problem.outputs} probabilities for each input of plane(problem), such as "
-            f"{POINTS**2} inputs; got {values.size} numbers"
+            f"{POINTS**2} inputs; got {probabilities.size} numbers"
         )
-    lowest, highest = values.min(), values.max()
+    lowest = probabilities.min()
+    highest = probabilities.max()
     if lowest < -ROUNDING or highest > 1 + ROUNDING:
         raise ValueError(f"prediction must hold probabilities, got values from {lowest} to {highest}")
-    return np.clip(values, 0, 1).reshape(points, points, problem.outputs)
+    return np.clip(probabilities, 0, 1).reshape(points, points, problem.outputs)
 
 
 def _mean_outputs(run: Run, X: Floats, chain: int | None) -> Floats:
@@ -312,12 +333,14 @@ def _included_chains(run: Run, chain: int | None) -> list[int]:
 
 
 def _draw_index(prediction: Run | ArrayLike, chain: int | None) -> int:
-    """Return the index of the data set that a chain was trained on."""
-    return int(prediction.data["draw"].values[chain or 0]) if isinstance(prediction, Run) else 0
+    """Return the index of the data set that a chain was trained on; 0 for an array of probabilities."""
+    if not isinstance(prediction, Run):
+        return 0
+    return int(prediction.data["draw"].values[chain or 0])
 
 
 def _draw_map(
-    ax: Axes, problem: Problem, values: Floats, colours: str, highest: float, label: str | None
+    ax: Axes, problem: Problem, values: Floats, colours: str, highest: float, bar_label: str | None
 ) -> None:
     """Draw values on the plane as a colour map, below everything that the Axes already show.
 
@@ -333,17 +356,19 @@ def _draw_map(
         Name of a colour map of matplotlib, from 0 to `highest`.
     highest : float
         Value of the last colour.
-    label : str or None
+    bar_label : str or None
         Label of a colour bar, or None for no colour bar.
     """
-    (left, right), (low, high) = _plane_limits(problem)
+    (left, right), (bottom, top) = _plane_limits(problem)
     # Values are at the centres of the pixels, so that the image reaches half a pixel beyond the plane
-    half_width, half_height = ((end - start) / (len(values) - 1) / 2 for start, end in _plane_limits(problem))
-    extent = (left - half_width, right + half_width, low - half_height, high + half_height)
+    half_width = (right - left) / (len(values) - 1) / 2
+    half_height = (top - bottom) / (len(values) - 1) / 2
+    extent = (left - half_width, right + half_width, bottom - half_height, top + half_height)
 
-    limits, aspect = ax.axis(), ax.get_aspect()  # which imshow changes
+    limits = ax.axis()
+    aspect = ax.get_aspect()
     image = ax.imshow(values, origin="lower", extent=extent, cmap=colours, vmin=0, vmax=highest, zorder=0)
-    ax.axis(limits)
+    ax.axis(limits)  # imshow has changed both
     ax.set_aspect(aspect)
-    if label is not None:
-        style.add_colour_bar(ax, image, label)
+    if bar_label is not None:
+        style.add_colour_bar(ax, image, bar_label)

@@ -50,13 +50,16 @@ def parameters(run: Run, of: str) -> xr.DataArray:
     """
     if not isinstance(run, Run):
         raise TypeError(f"parameters needs a Run, got {type(run).__name__}")
-    parts = {name for part in run.plan.parts() for name in (part.name, part.key)}
-    if of in parts:
+    parts = run.plan.parts()
+    part_names = {part.name for part in parts} | {part.key for part in parts}
+    if of in part_names:
         return run.weights(of)
     spans = _tensor_spans(run.plan.layers)
     if of in spans:
         return run.weights().isel(parameter=spans[of])
-    accepted = ", ".join(repr(str(name)) for name in [*spans, *sorted(map(str, parts))])
+
+    accepted_names = [*spans, *sorted(map(str, part_names))]
+    accepted = ", ".join(repr(str(name)) for name in accepted_names)
     raise ValueError(f"there is no {of!r} in this run: accepted are {accepted}")
 
 
@@ -66,12 +69,15 @@ def _tensor_spans(layers: Layers) -> dict[str, slice]:
     `layers` are the numbers of weights and biases of each layer. Parameters are ordered by layer, with the
     weights of a layer before its biases.
     """
-    first, spans = 0, dict[str, slice]()
-    for layer, (weights, biases) in layers.items():
-        first_bias, end = first + weights, first + weights + biases
-        spans[layer] = slice(first, end)
-        spans[f"{layer}.weight"], spans[f"{layer}.bias"] = slice(first, first_bias), slice(first_bias, end)
-        first = end
+    spans: dict[str, slice] = {}
+    first_weight = 0
+    for layer, (weight_count, bias_count) in layers.items():
+        first_bias = first_weight + weight_count
+        end = first_bias + bias_count
+        spans[layer] = slice(first_weight, end)
+        spans[f"{layer}.weight"] = slice(first_weight, first_bias)
+        spans[f"{layer}.bias"] = slice(first_bias, end)
+        first_weight = end
     return spans
 
 
@@ -121,11 +127,12 @@ def distributions(
     all_counts = np.concatenate([outline.counts for outline in outlines.values()])
     if not all_counts.any():
         raise ValueError("there is nothing to draw: no parameter lies in the bins")
+    lowest_count = all_counts[all_counts > 0].min()
 
     ax = style.axes_or_new(ax)
     for index, (label, (edges, counts)) in enumerate(outlines.items()):
         ax.stairs(counts, edges, label=label or None, linewidth=1.2, baseline=0.0, **style.line_style(index))
-    style.set_log_scale(ax, bottom=0.7 * all_counts[all_counts > 0].min())
+    style.set_log_scale(ax, bottom=0.7 * lowest_count)
     style.label_axes(ax, style.SYMBOLS["theta"], "parameters per bin")
     style.add_legend(ax)
     return ax
@@ -159,20 +166,35 @@ def _parameter_outlines(
     """
     if any("bin" in array.dims for array in arrays.values()):
         raise ValueError("weights must all be parameters or all histograms, got some of both")
-    finite = [array.values[np.isfinite(array.values)] for array in arrays.values()]
-    if not all(map(len, finite)):
-        raise ValueError("a label has no finite parameter to draw: leave it out")
-    ends = limits or (min(x.min() for x in finite), max(x.max() for x in finite))
-    edges = np.histogram_bin_edges(np.array(ends, float), bins, ends)
+    edges = _common_edges(arrays, bins, limits)
 
     outlines = {}
     for label, array in arrays.items():
         by_record = np.moveaxis(array.values, 1, 0)
         for parameters_by_chain, name in zip(by_record, _record_labels(label, array), strict=True):
             is_alive = np.isfinite(parameters_by_chain).all(axis=1)
-            counts = np.histogram(parameters_by_chain[is_alive], edges)[0] / max(1, np.sum(is_alive))
-            outlines[name] = Outline(edges, counts)
+            alive_count = np.count_nonzero(is_alive)
+            counts, _ = np.histogram(parameters_by_chain[is_alive], edges)
+            outlines[name] = Outline(edges, counts / max(1, alive_count))
     return outlines
+
+
+def _common_edges(arrays: dict[str, xr.DataArray], bins: int, limits: tuple[float, float] | None) -> Floats:
+    """Return the edges of bins of equal width for parameters of all labels, between limits if given.
+
+    Parameters
+    ----------
+    arrays, bins, limits
+        As in `_parameter_outlines`.
+    """
+    finite_parameters = [array.values[np.isfinite(array.values)] for array in arrays.values()]
+    if not all(map(len, finite_parameters)):
+        raise ValueError("a label has no finite parameter to draw: leave it out")
+    if limits is None:
+        lowest = min(finite.min() for finite in finite_parameters)
+        highest = max(finite.max() for finite in finite_parameters)
+        limits = (lowest, highest)
+    return np.histogram_bin_edges(np.array(limits, float), bins, limits)
 
 
 def _histogram_outlines(arrays: dict[str, xr.DataArray]) -> dict[str, Outline]:
@@ -183,10 +205,7 @@ def _histogram_outlines(arrays: dict[str, xr.DataArray]) -> dict[str, Outline]:
     """
     outlines = {}
     for label, array in arrays.items():
-        centres = array["bin"].values
-        half_width = (centres[1] - centres[0]) / 2 if len(centres) > 1 else 0.5
-        edges = np.append(centres - half_width, centres[-1] + half_width)
-
+        edges = _edges_around(array["bin"].values)
         by_record = np.moveaxis(array.values, 1, 0)
         for counts, name in zip(by_record, _record_labels(label, array), strict=True):
             is_alive = counts.any(axis=1)
@@ -196,9 +215,16 @@ def _histogram_outlines(arrays: dict[str, xr.DataArray]) -> dict[str, Outline]:
     return outlines
 
 
+def _edges_around(centres: Floats) -> Floats:
+    """Return the edges of bins of equal width around their centres; a single bin has width 1."""
+    half_width = (centres[1] - centres[0]) / 2 if len(centres) > 1 else 0.5
+    return np.append(centres - half_width, centres[-1] + half_width)
+
+
 def _record_labels(label: str, array: xr.DataArray) -> list[str]:
     """Return the labels of all records, with their steps if there are several records."""
     steps = array["step"].values
     if len(steps) == 1:
         return [label]
-    return [f"{label}{', ' if label else ''}step {step:,}" for step in steps]
+    prefix = f"{label}, " if label else ""
+    return [f"{prefix}step {step:,}" for step in steps]

@@ -33,6 +33,9 @@ MAX_INTERVALS = 150  # examples drawn with intervals
 ZOOM_WIDTH = 0.5  # a calibration curve that spans less than this is drawn on axes of its own range
 MAX_BINS = 10  # of equally many examples, in a calibration curve
 MIN_EXAMPLES_PER_BIN = 10
+MAX_NAME_LENGTH = 14  # characters of a class in a label
+DARK_SHADE = 0.65  # fraction of a row from which on a cell needs white numbers
+FAINT_DOTS = 150  # from this number on, dots are more transparent
 
 
 class RocInput(NamedTuple):
@@ -72,11 +75,16 @@ def roc(forecasts: Forecasts, *, ax: Axes | None = None) -> Axes:
     from sklearn.metrics import roc_curve
 
     checked = _checked_forecasts(forecasts, classes=True)
-    first = next(iter(checked.values()))
-    if len(np.unique(first.labels)) < 2:
+    first_forecast = next(iter(checked.values()))
+    if len(np.unique(first_forecast.labels)) < 2:
         raise ValueError("a ROC curve needs examples of two classes, and these are all of one")
-    has_two_classes = len(first.targets) == 2
-    curves = _second_class_curves(checked) if has_two_classes else _one_against_rest(first)
+    if len(first_forecast.targets) == 2:
+        curves = _second_class_curves(checked)
+        positive_class = style.plain_label(first_forecast.targets[1], MAX_NAME_LENGTH)
+        y_label = f"true positives ({positive_class})"
+    else:
+        curves = _one_against_rest(first_forecast)
+        y_label = "true positives"
 
     ax = style.axes_or_new(ax, height=SQUARE_HEIGHT)
     ax.plot([0, 1], [0, 1], **style.DIAGONAL)
@@ -87,8 +95,7 @@ def roc(forecasts: Forecasts, *, ax: Axes | None = None) -> Axes:
         ax.plot(false_rate, true_rate, linewidth=1.4, label=name, zorder=9 - index, **style.line_style(index))
 
     ax.set(xlim=(-0.01, 1), ylim=(0, 1.01), aspect="equal")
-    positive_class = f" ({style.plain_label(first.targets[1], 14)})" if has_two_classes else ""
-    style.label_axes(ax, "false positives", f"true positives{positive_class}")
+    style.label_axes(ax, "false positives", y_label)
     style.format_percent(ax.xaxis, ax.yaxis)
     style.add_legend(ax)
     return ax
@@ -124,22 +131,31 @@ def calibration(forecasts: Forecasts, *, bins: int | None = None, ax: Axes | Non
 
     ax = style.axes_or_new(ax, height=SQUARE_HEIGHT)
     ax.plot([0, 1], [0, 1], **style.DIAGONAL)
-    drawn: list[float] = []
+    coordinates: list[float] = []
     for index, (label, forecast) in enumerate(checked.items()):
         curve = _bin_examples(*_judged_event(forecast), bins)
         error = metrics.calibration_error(forecast.mean, forecast.labels, weights=forecast.weights)
-        drawn += _draw_calibration_curve(ax, index, label, curve, error)
+        coordinates += _draw_calibration_curve(ax, index, label, curve, error)
 
-    low, high = max(min(drawn) - ZOOM_WIDTH / 10, 0.0), min(max(drawn) + ZOOM_WIDTH / 10, 1.0)
-    limits = (low, high) if high - low < ZOOM_WIDTH else (0.0, 1.0)
+    limits = _zoom_limits(coordinates)
     ax.set(xlim=limits, ylim=limits, aspect="equal")
-    first = next(iter(checked.values()))
-    second_class = f" of {style.plain_label(first.targets[1], 14)}" if len(first.targets) == 2 else ""
-    style.label_axes(ax, f"predicted probability{second_class}", "observed frequency")
+    x_label = "predicted probability"
+    targets = next(iter(checked.values())).targets
+    if len(targets) == 2:
+        x_label += f" of {style.plain_label(targets[1], MAX_NAME_LENGTH)}"
+    style.label_axes(ax, x_label, "observed frequency")
     style.format_percent(ax.xaxis, ax.yaxis)
     _limit_ticks(ax)
     style.add_legend(ax)
     return ax
+
+
+def _zoom_limits(coordinates: list[float]) -> tuple[float, float]:
+    """Return limits of probabilities around coordinates if these span little, otherwise 0 and 1."""
+    margin = ZOOM_WIDTH / 10
+    low = max(min(coordinates) - margin, 0.0)
+    high = min(max(coordinates) + margin, 1.0)
+    return (low, high) if high - low < ZOOM_WIDTH else (0.0, 1.0)
 
 
 def reliability(
@@ -181,11 +197,13 @@ def reliability(
     truth = numbers("happened", happened, (1, 2)).ravel()
     if not by_label or not truth.size or not np.isin(truth, (0.0, 1.0)).all():
         raise ValueError("reliability needs at least one forecast, and happened must hold 0 and 1")
-    checked = {label: _checked_probabilities(label, p, len(truth)) for label, p in by_label.items()}
+    stated_by_label = {
+        label: _checked_probabilities(label, stated, len(truth)) for label, stated in by_label.items()
+    }
 
     ax = style.axes_or_new(ax, height=SQUARE_HEIGHT)
     ax.plot([0, 1], [0, 1], **style.DIAGONAL)
-    for index, (label, stated) in enumerate(checked.items()):
+    for index, (label, stated) in enumerate(stated_by_label.items()):
         curve = _bin_examples(stated, truth, np.ones(len(truth)), bins)
         gaps = np.abs(curve.observed - curve.predicted)
         error = float(np.sum(curve.examples * gaps) / curve.examples.sum())
@@ -215,17 +233,18 @@ def confusion(forecast: Forecast, *, ax: Axes | None = None) -> Axes:
     """
     (checked,) = _checked_forecasts(forecast, classes=True).values()
     counts = metrics.confusion(checked.mean, checked.labels, checked.weights)
-    classes = len(counts)
-    fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)  # of a row; 0 if it is empty
+    class_count = len(counts)
+    row_sums = counts.sum(axis=1, keepdims=True)
+    fractions = counts / np.maximum(row_sums, 1e-300)  # of a row; 0 if it is empty
 
-    ax = style.axes_or_new(ax, height=min(1.3 + 0.4 * classes, 3.4))
+    ax = style.axes_or_new(ax, height=min(1.3 + 0.4 * class_count, SQUARE_HEIGHT))
     ax.imshow(fractions, cmap="Blues", vmin=0, vmax=1.15, aspect="auto")
-    if classes <= MAX_CLASSES_WITH_COUNTS:
+    if class_count <= MAX_CLASSES_WITH_COUNTS:
         for (row, column), count in np.ndenumerate(counts):
-            colour = "white" if fractions[row, column] > 0.65 else "black"
+            colour = "white" if fractions[row, column] > DARK_SHADE else "black"
             text = f"{count:,.4g}" if count else "·"
             ax.text(column, row, text, ha="center", va="center", fontsize=style.SMALL_SIZE, color=colour)
-    _label_classes(ax, [style.plain_label(name, 14) for name in checked.targets])
+    _label_classes(ax, [style.plain_label(name, MAX_NAME_LENGTH) for name in checked.targets])
     return ax
 
 
@@ -235,18 +254,18 @@ def _label_classes(ax: Axes, names: list[str]) -> None:
     Cell i is centred at position i. Of more than MAX_CLASS_LABELS classes only every second, third, ... is
     labelled, and labels that need more room than the x axis has are vertical.
     """
-    classes = len(names)
-    labelled = range(0, classes, math.ceil(classes / MAX_CLASS_LABELS))
+    class_count = len(names)
+    labelled = range(0, class_count, math.ceil(class_count / MAX_CLASS_LABELS))
     labels = [names[i] for i in labelled]
-    is_long = max(map(len, names)) * classes > MAX_LABEL_CHARACTERS
-    rotation: dict[str, Any] = {"rotation": 90} if is_long else {}
+    is_vertical = max(map(len, names)) * class_count > MAX_LABEL_CHARACTERS
+    rotation: dict[str, Any] = {"rotation": 90} if is_vertical else {}
     ax.set_xticks(labelled, labels, **rotation)
     ax.set_yticks(labelled, labels)
     style.label_axes(ax, "predicted", "true", box=True)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
 
-    cell_edges = np.arange(classes + 1) - 0.5
+    cell_edges = np.arange(class_count + 1) - 0.5
     ax.set_xticks(cell_edges, minor=True)
     ax.set_yticks(cell_edges, minor=True)
     ax.grid(which="minor", color="white", linewidth=1.2)
@@ -275,32 +294,35 @@ def predicted(forecast: Forecast, target: int = 0, *, ax: Axes | None = None) ->
     (checked,) = _checked_forecasts(forecast, classes=False).values()
     target = whole("target", target, low=0, high=checked.y.shape[1])
     has_intervals = checked.low is not None and checked.high is not None
-    count = min(MAX_INTERVALS if has_intervals else MAX_DOTS, len(checked.y))
-    rows = np.linspace(0, len(checked.y) - 1, count).astype(int)
-    y, mean = checked.y[rows, target], checked.mean[rows, target]
+    most_examples = MAX_INTERVALS if has_intervals else MAX_DOTS
+    example_count = min(most_examples, len(checked.y))
+    shown = np.linspace(0, len(checked.y) - 1, example_count).astype(int)
+    y = checked.y[shown, target]
+    mean = checked.mean[shown, target]
 
     ax = style.axes_or_new(ax, height=SQUARE_HEIGHT)
-    dots: dict[str, Any] = {"s": 11, "linewidths": 0, "zorder": 4, "alpha": 0.9 if len(rows) < 150 else 0.6}
+    opacity = 0.9 if example_count < FAINT_DOTS else 0.6
+    dots: dict[str, Any] = {"s": 11, "linewidths": 0, "zorder": 4, "alpha": opacity}
     if has_intervals:
-        drawn = [y, mean, *_draw_with_intervals(ax, checked, target, rows, dots)]
+        low, high = _draw_with_intervals(ax, checked, target, shown, dots)
+        limits = _with_margin(y, mean, low, high)
     else:
-        drawn = [y, mean]
         ax.scatter(y, mean, color=style.COLOURS[0], **dots)
+        limits = _with_margin(y, mean)
 
-    limits = _with_margin(*drawn)
     ax.plot(limits, limits, **style.DIAGONAL)
     ax.set(xlim=_with_margin(y), ylim=limits)
     name = style.plain_label(checked.targets[target], 20)
     style.label_axes(ax, f"true {name}", f"predicted {name}")
     _limit_ticks(ax)
-    for axis in (ax.xaxis, ax.yaxis):
-        style.format_short_numbers(axis)
+    style.format_short_numbers(ax.xaxis)
+    style.format_short_numbers(ax.yaxis)
     style.add_legend(ax)
     return ax
 
 
 def _draw_with_intervals(
-    ax: Axes, forecast: Forecast, target: int, rows: NDArray[np.int64], dots: dict[str, Any]
+    ax: Axes, forecast: Forecast, target: int, shown: NDArray[np.int64], dots: dict[str, Any]
 ) -> tuple[Floats, Floats]:
     """Draw predicted values with their intervals; examples inside and outside have two colours.
 
@@ -312,37 +334,35 @@ def _draw_with_intervals(
         A forecast with intervals. The legend counts all its examples.
     target : int
         Index of the target.
-    rows : array
+    shown : array
         Indices of the examples to draw.
     dots : dict
         Options of the dots, for `Axes.scatter`.
 
     Returns
     -------
-    low, high : arrays (row,)
+    low, high : arrays (shown,)
         Ends of the intervals that were drawn.
     """
-    y, mean, low, high = (
-        np.asarray(values)[:, target] for values in (forecast.y, forecast.mean, forecast.low, forecast.high)
-    )
+    columns = (forecast.y, forecast.mean, forecast.low, forecast.high)
+    y, mean, low, high = (np.asarray(column)[:, target] for column in columns)
     is_inside = (low <= y) & (y <= high)
     bars: dict[str, Any] = {"alpha": 0.35, "linewidth": 1.0, "zorder": 2}
-    for is_member, colour, name in (
-        (is_inside, style.COLOURS[0], "in its interval"),
-        (~is_inside, style.COLOURS[1], "outside"),
-    ):
-        members = rows[is_member[rows]]
+    groups = ((is_inside, style.COLOURS[0], "in its interval"), (~is_inside, style.COLOURS[1], "outside"))
+    for is_member, colour, name in groups:
+        members = shown[is_member[shown]]
         label = f"{name} ({np.count_nonzero(is_member):,} of {len(is_member):,})"
         ax.scatter(y[members], mean[members], color=colour, label=label, **dots)
         ax.vlines(y[members], low[members], high[members], color=colour, **bars)
-    return low[rows], high[rows]
+    return low[shown], high[shown]
 
 
-def _with_margin(*values: Floats) -> tuple[float, float]:
+def _with_margin(*arrays: Floats) -> tuple[float, float]:
     """Return the limits of an axis that shows all values of some arrays, with a margin."""
-    low, high = float(min(map(min, values))), float(max(map(max, values)))
-    margin = 0.03 * (high - low) or 0.5
-    return low - margin, high + margin
+    lowest = float(min(map(min, arrays)))
+    highest = float(max(map(max, arrays)))
+    margin = 0.03 * (highest - lowest) or 0.5
+    return lowest - margin, highest + margin
 
 
 def _checked_forecasts(forecasts: object, classes: bool) -> dict[str, Forecast]:
@@ -375,14 +395,14 @@ def _checked_probabilities(label: str, probability: ArrayLike, size: int) -> Flo
 
     `label` names them in errors.
     """
-    name = f"probability{f' of {label!r}' if label else ''}"
-    values = numbers(name, probability, (1, 2)).ravel()
-    if len(values) != size or values.min() < 0 or values.max() > 1:
+    name = f"probability of {label!r}" if label else "probability"
+    stated = numbers(name, probability, (1, 2)).ravel()
+    if len(stated) != size or stated.min() < 0 or stated.max() > 1:
         raise ValueError(
-            f"{name} must hold {size} numbers from 0 to 1, as many as happened; got {len(values)} "
-            f"from {values.min(initial=np.inf):g} to {values.max(initial=-np.inf):g}"
+            f"{name} must hold {size} numbers from 0 to 1, as many as happened; got {len(stated)} "
+            f"from {stated.min(initial=np.inf):g} to {stated.max(initial=-np.inf):g}"
         )
-    return values
+    return stated
 
 
 def _second_class_curves(forecasts: Mapping[str, Forecast]) -> list[RocInput]:
@@ -395,12 +415,13 @@ def _second_class_curves(forecasts: Mapping[str, Forecast]) -> list[RocInput]:
 
 def _one_against_rest(forecast: Forecast) -> list[RocInput]:
     """Return a ROC curve of each class against all others; of many classes, those with the smallest areas."""
-    p, present = forecast.probabilities, np.unique(forecast.labels).astype(int)
+    p = forecast.probabilities
+    present = np.unique(forecast.labels).astype(int)
     areas = {k: metrics.auc(p[:, k], forecast.labels == k, forecast.weights) for k in present}
-    hardest = sorted(sorted(areas, key=areas.__getitem__)[:MAX_ROC_CURVES])
+    hardest = sorted(areas, key=areas.__getitem__)[:MAX_ROC_CURVES]
     return [
         RocInput(style.plain_label(forecast.targets[k]), forecast.labels == k, p[:, k], forecast.weights)
-        for k in hardest
+        for k in sorted(hardest)
     ]
 
 
@@ -435,18 +456,17 @@ def _bin_examples(
         Number of bins of equal width; None makes up to ten bins of equally many examples.
     """
     if bins is None:
-        count = int(np.clip(len(stated) // MIN_EXAMPLES_PER_BIN, 1, MAX_BINS))
-        edges = np.unique(np.quantile(stated, np.linspace(0, 1, count + 1))[1:-1])
-        index = np.searchsorted(edges, stated)
+        bin_count = int(np.clip(len(stated) // MIN_EXAMPLES_PER_BIN, 1, MAX_BINS))
+        inner_edges = np.unique(np.quantile(stated, np.linspace(0, 1, bin_count + 1))[1:-1])
+        bin_index = np.searchsorted(inner_edges, stated)
     else:
-        index = np.minimum((stated * bins).astype(int), bins - 1)  # a probability of 1 is in the last bin
+        bin_index = np.minimum((stated * bins).astype(int), bins - 1)  # a probability of 1 is in the last bin
 
-    members = [index == k for k in np.unique(index)]
-    predicted, observed = (
-        np.array([np.average(values[rows], weights=weights[rows]) for rows in members])
-        for values in (stated, happened)
-    )
-    return CalibrationBins(predicted, observed, np.array([effective(weights[rows]) for rows in members]))
+    members = [bin_index == k for k in np.unique(bin_index)]
+    predicted = [np.average(stated[rows], weights=weights[rows]) for rows in members]
+    observed = [np.average(happened[rows], weights=weights[rows]) for rows in members]
+    example_counts = [effective(weights[rows]) for rows in members]
+    return CalibrationBins(np.array(predicted), np.array(observed), np.array(example_counts))
 
 
 def _draw_calibration_curve(
@@ -468,10 +488,10 @@ def _draw_calibration_curve(
         Expected calibration error, for the legend.
     """
     low, high = wilson(curve.observed, curve.examples)
-    name = f"{label} (ECE {error:.3f})" if label else f"ECE {error:.3f}"
+    legend_label = f"{label} (ECE {error:.3f})" if label else f"ECE {error:.3f}"
     line_options = style.line_style(index)
     dots: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "markersize": 4, "clip_on": False}
-    ax.plot(curve.predicted, curve.observed, linewidth=1.2, label=name, **line_options, **dots)
+    ax.plot(curve.predicted, curve.observed, linewidth=1.2, label=legend_label, **line_options, **dots)
     ax.vlines(curve.predicted, low, high, color=line_options["color"], linewidth=0.9, clip_on=False)
     return [*low, *high, *curve.predicted]
 

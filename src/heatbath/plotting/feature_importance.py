@@ -19,6 +19,9 @@ Floats = NDArray[np.float64]
 BARS: dict[str, Any] = {"height": 0.62, "color": style.COLOURS[5], "zorder": 2}
 CATEGORY_SPACING = 0.14  # between the outputs of one category; categories are 1 apart
 MAX_TICKS = 4  # numbers on the x axis, where labels are wide
+MAX_CATEGORY_LENGTH = 12  # characters of a category in its label
+MAX_HORIZONTAL_LABELS = 4  # of categories on the x axis; more are vertical
+MAX_HORIZONTAL_CHARACTERS = 24  # of all these labels together
 
 
 def column_importance(
@@ -43,12 +46,13 @@ def column_importance(
     """
     if not columns or not all(isinstance(column, Importance) for column in columns):
         raise TypeError(f"columns must be what importance(run) returns, got {columns!r}")
-    shown = list(columns)[: whole("most", most, low=1)]
+    most = whole("most", most, low=1)
+    shown = list(columns)[:most]
     positions = np.arange(len(shown))
-    values, low, high = np.array([column.rise for column in shown]).T
+    rises, low, high = np.array([column.rise for column in shown]).T
 
     ax = style.axes_or_new(ax, height=0.75 + 0.21 * len(shown))
-    ax.barh(positions, values, **BARS)
+    ax.barh(positions, rises, **BARS)
     ax.hlines(positions, low, high, color=style.COLOURS[0], linewidth=1.4, zorder=3)
     ax.axvline(0.0, color="0.4", linewidth=0.8)
 
@@ -87,12 +91,14 @@ def dependence(
     """
     if not isinstance(column, Dependence):
         raise TypeError(f"column must be one of what dependence(run, columns) returns, got {column!r}")
+    has_single_output = column.mean.shape[1] == 1
+    names = [None] if has_single_output else outputs
+
     ax = style.axes_or_new(ax)
-    names = [None] if column.mean.shape[1] == 1 else outputs
     if column.values is None:
         categories = np.arange(len(column.mean), dtype=float)
         _draw_dependence_dots(ax, column, categories, names, CATEGORY_SPACING)
-        _label_categories(ax, [style.plain_label(label, 12) for label in column.labels])
+        _label_categories(ax, [style.plain_label(label, MAX_CATEGORY_LENGTH) for label in column.labels])
     elif column.marks.size:
         _draw_dependence_curves(ax, column, column.values, names)
     else:  # a number with few values
@@ -141,6 +147,7 @@ def _draw_dependence_dots(
 
 def _label_categories(ax: Axes, labels: list[str]) -> None:
     """Label categories at 0, 1, 2, ... on the x axis, vertically if they are many or long."""
-    is_vertical = len(labels) > 4 or sum(map(len, labels)) > 24
+    has_many = len(labels) > MAX_HORIZONTAL_LABELS
+    is_vertical = has_many or sum(map(len, labels)) > MAX_HORIZONTAL_CHARACTERS
     ax.set_xticks(range(len(labels)), labels, rotation=90 if is_vertical else 0)
     ax.set_xlim(-0.5, len(labels) - 0.5)

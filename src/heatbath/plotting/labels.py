@@ -29,11 +29,13 @@ def by_label(traces: object, *dimensions: str) -> dict[str, xr.DataArray]:
         return _grouped_chains(_checked_trace(traces, dimensions))
     if not traces or not all(isinstance(label, str) for label in traces):
         raise TypeError(f"at least one array is needed, in a dict by name; got {traces!r}")
+
     labelled: dict[str, xr.DataArray] = {}
     for label, trace in traces.items():
         groups = _grouped_chains(_checked_trace(trace, dimensions))
-        for name, chains in groups.items():
-            labelled[label if len(groups) == 1 else f"{label}, {name}"] = chains
+        for settings, chains in groups.items():
+            group_label = label if len(groups) == 1 else f"{label}, {settings}"
+            labelled[group_label] = chains
     return labelled
 
 
@@ -41,7 +43,9 @@ def value_name(trace: xr.DataArray) -> str:
     """Return the name of a trace's values, such as `test accuracy`."""
     name = style.quantity_label(str(trace.name or ""))
     split = trace.coords.get("split")
-    return f"{split.item()} {name}" if split is not None and split.ndim == 0 else name
+    if split is None or split.ndim:
+        return name
+    return f"{split.item()} {name}"
 
 
 def _checked_trace(trace: object, dimensions: tuple[str, ...]) -> xr.DataArray:
@@ -60,17 +64,18 @@ def _checked_trace(trace: object, dimensions: tuple[str, ...]) -> xr.DataArray:
     needed = f"a DataArray with the dimensions chain, {', '.join(dimensions)}".replace("|", " or ")
     if not isinstance(trace, xr.DataArray):
         raise TypeError(f"{needed} is needed, or a dict of them by name; got {type(trace).__name__}")
-    chains = trace if "chain" in trace.dims else trace.expand_dims("chain")
-    if "record" not in chains.dims and "step" in chains.coords and not chains["step"].ndim:
-        chains = chains.expand_dims("record").assign_coords(step=("record", [chains["step"].item()]))
 
-    present = [name for choices in dimensions for name in choices.split("|") if name in chains.dims]
-    if set(chains.dims) != {"chain", *present} or len(present) != len(dimensions) or 0 in chains.shape:
+    chains = _with_chain_and_record(trace)
+    accepted = "|".join(dimensions).split("|")
+    present = [name for name in accepted if name in chains.dims]
+    has_other_dimensions = set(chains.dims) != {"chain", *present} or len(present) != len(dimensions)
+    if has_other_dimensions or 0 in chains.shape:
         raise ValueError(
             f"{needed} is needed, none of them empty; got {dict(trace.sizes)}: select or add dimensions"
         )
     if "record" in present and "step" not in chains.coords:
         raise ValueError("records need a coordinate `step` with their steps")
+
     if present == ["record"]:
         chains = chains.dropna("record", how="all")
         if not chains.size:
@@ -78,16 +83,29 @@ def _checked_trace(trace: object, dimensions: tuple[str, ...]) -> xr.DataArray:
     return chains.transpose("chain", *present)
 
 
+def _with_chain_and_record(trace: xr.DataArray) -> xr.DataArray:
+    """Return a trace with a dimension `chain`, and with `record` if it has the step of a single record."""
+    chains = trace if "chain" in trace.dims else trace.expand_dims("chain")
+    has_single_step = "step" in chains.coords and chains["step"].ndim == 0
+    if "record" in chains.dims or not has_single_step:
+        return chains
+    step = chains["step"].item()
+    return chains.expand_dims("record").assign_coords(step=("record", [step]))
+
+
 def _grouped_chains(trace: xr.DataArray) -> dict[str, xr.DataArray]:
     """Return the chains with equal settings together, by label."""
-    axes = [str(c) for c in trace.coords if trace[c].dims == ("chain",) and c not in UNLABELLED]
+    chain_axes = (str(name) for name in trace.coords if trace[name].dims == ("chain",))
+    setting_axes = [axis for axis in chain_axes if axis not in UNLABELLED]
     groups: dict[str, list[int]] = {}
     for chain in range(trace.sizes["chain"]):
-        settings = [_setting_label(axis, trace[axis].values[chain]) for axis in axes]
+        settings = [_setting_label(axis, trace[axis].values[chain]) for axis in setting_axes]
         groups.setdefault(", ".join(settings), []).append(chain)
     return {label: trace.isel(chain=chains) for label, chains in groups.items()}
 
 
 def _setting_label(axis: str, value: object) -> str:
     """Return "symbol = value" for a coefficient of a sweep, or the name of the method of a comparison."""
-    return str(value) if axis == "method" else f"{style.quantity_label(axis)} = {style.format_number(value)}"
+    if axis == "method":
+        return str(value)
+    return f"{style.quantity_label(axis)} = {style.format_number(value)}"

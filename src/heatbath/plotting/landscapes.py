@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 LEVELS = 20  # contours of a surface, about
+LEVELS_PER_TICK = 5  # of the colour bar
+NAME_DISTANCE = 6  # points from a mark to its name, horizontally and vertically
+ENDS = (0.0, 1.0)  # positions of the two networks on a line
 
 
 def line(
@@ -50,27 +53,49 @@ def line(
     if not losses:
         raise TypeError("at least one loss is needed, got an empty dict")
     curves = {label: _checked_line(label, curve) for label, curve in losses.items()}
-    names = {value_name(curve) or "loss" for curve in curves.values()}
+    loss_names = {value_name(curve) or "loss" for curve in curves.values()}
 
     ax = style.axes_or_new(ax)
     for index, (label, curve) in enumerate(curves.items()):
-        alpha, pairs, line_options = curve["alpha"].values, curve.values, style.line_style(index)
-        mean, colour = pairs.mean(axis=0), line_options["color"]
-        if len(pairs) > 1:
-            ax.plot(alpha, pairs.T, color=colour, linewidth=0.5, alpha=0.45)
-        prefix = f"{label}: " if label else ""
-        ax.plot(alpha, mean, linewidth=1.6, label=prefix + _barrier_text(alpha, pairs), **line_options)
-        ends = [0.0, 1.0]
-        dots: Any = {"color": colour, "markeredgecolor": "white", "markersize": 6, "zorder": 4}
-        ax.plot(ends, np.interp(ends, alpha, mean), "o", **dots)
-        if len(curves) == len(pairs) == 1:
-            _draw_barrier_arrow(ax, alpha, mean)
+        _draw_line(ax, label, curve, style.line_style(index))
+        is_single_line = len(curves) == 1 and len(curve) == 1
+        if is_single_line:
+            _draw_barrier_arrow(ax, curve["alpha"].values, curve.values[0])
 
     if log:
         style.set_log_scale(ax)
-    style.label_axes(ax, style.SYMBOLS["alpha"], names.pop() if len(names) == 1 else "loss")
+    y_label = loss_names.pop() if len(loss_names) == 1 else "loss"
+    style.label_axes(ax, style.SYMBOLS["alpha"], y_label)
     style.add_legend(ax)
     return ax
+
+
+def _draw_line(ax: Axes, label: str, curve: xr.DataArray, line_options: dict[str, Any]) -> None:
+    """Draw the losses of some pairs of networks, their mean with a dot at each end, and the barrier as label.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    label : str
+        Label of the loss, or "".
+    curve : DataArray (pair, alpha)
+        The losses; a single pair is the mean itself.
+    line_options : dict
+        Colour and dashes of the line, for `Axes.plot`.
+    """
+    alpha = curve["alpha"].values
+    pairs = curve.values
+    mean = pairs.mean(axis=0)
+    colour = line_options["color"]
+    if len(pairs) > 1:
+        ax.plot(alpha, pairs.T, color=colour, linewidth=0.5, alpha=0.45)
+
+    barrier_text = _barrier_text(alpha, pairs)
+    mean_label = f"{label}: {barrier_text}" if label else barrier_text
+    ax.plot(alpha, mean, linewidth=1.6, label=mean_label, **line_options)
+    dots: Any = {"color": colour, "markeredgecolor": "white", "markersize": 6, "zorder": 4}
+    ax.plot(ENDS, np.interp(ENDS, alpha, mean), "o", **dots)
 
 
 def surface(
@@ -100,57 +125,51 @@ def surface(
     from matplotlib.colors import LogNorm
 
     values = _checked_surface(loss, log)
-    low, high = values.min(), values.max()
-    if low == high:
-        raise ValueError(f"the loss is {low:g} everywhere: there are no contours to draw")
-    levels = _contour_levels(low, high, log)
-    alpha, beta = loss["alpha"].values, loss["beta"].values
+    lowest = values.min()
+    highest = values.max()
+    if lowest == highest:
+        raise ValueError(f"the loss is {lowest:g} everywhere: there are no contours to draw")
+    levels = _contour_levels(lowest, highest, log)
+    norm = LogNorm(lowest, highest) if log else None
 
     ax = style.axes_or_new(ax)
-    options: Any = {"levels": levels, "cmap": "viridis", "norm": LogNorm(low, high) if log else None}
-    shades = ax.contourf(alpha, beta, values.T, **options)
+    alpha = loss["alpha"].values
+    beta = loss["beta"].values
+    shades = ax.contourf(alpha, beta, values.T, levels=levels, cmap="viridis", norm=norm)
     ax.contour(alpha, beta, values.T, levels=levels[::2], colors="white", linewidths=0.3, alpha=0.6)
-
-    x_centre, y_centre = np.mean(ax.get_xlim()), np.mean(ax.get_ylim())
-    for name, position in (marks or {}).items():
-        x, y = (real(f"the position of {name!r}", coordinate) for coordinate in position)
-        _draw_mark(ax, name, x, y, is_right=bool(x > x_centre), is_top=bool(y > y_centre))
+    if marks:
+        _draw_marks(ax, marks)
 
     style.label_axes(ax, style.SYMBOLS["alpha"], style.SYMBOLS["beta"], box=True)
     bar = style.add_colour_bar(ax, shades, value_name(loss) or "loss")
-    bar.set_ticks(levels[::5].tolist(), labels=[f"{level:.2g}" for level in levels[::5]])
+    ticks = levels[::LEVELS_PER_TICK].tolist()
+    bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
     bar.ax.minorticks_off()
     return ax
 
 
-def _draw_mark(ax: Axes, name: str, x: float, y: float, is_right: bool, is_top: bool) -> None:
-    """Mark a point of a picture with a dot and its name, written towards the centre of the picture.
-
-    Parameters
-    ----------
-    ax : Axes
-        Where to draw.
-    name : str
-        Name of the point.
-    x, y : float
-        Position of the point.
-    is_right, is_top : bool
-        True if the point is in the right half and in the upper half of the picture.
-    """
+def _draw_marks(ax: Axes, marks: Mapping[str, tuple[float, float]]) -> None:
+    """Mark points (α, β) of a picture with dots, and write their names on the side of the centre."""
     from matplotlib.patheffects import withStroke
 
-    ax.plot(x, y, "o", color="white", markeredgecolor="black", markersize=6, clip_on=False, zorder=4)
-    text = ax.annotate(
-        name,
-        (x, y),
-        xytext=(-6 if is_right else 6, -6 if is_top else 6),
-        textcoords="offset points",
-        horizontalalignment="right" if is_right else "left",
-        verticalalignment="top" if is_top else "bottom",
-        fontsize=style.SMALL_SIZE,
-        zorder=5,
-    )
-    text.set_path_effects([withStroke(linewidth=2, foreground="white")])  # readable on any colour
+    x_centre = np.mean(ax.get_xlim())
+    y_centre = np.mean(ax.get_ylim())
+    for name, position in marks.items():
+        x, y = (real(f"the position of {name!r}", coordinate) for coordinate in position)
+        x_offset, x_alignment = (-NAME_DISTANCE, "right") if x > x_centre else (NAME_DISTANCE, "left")
+        y_offset, y_alignment = (-NAME_DISTANCE, "top") if y > y_centre else (NAME_DISTANCE, "bottom")
+        ax.plot(x, y, "o", color="white", markeredgecolor="black", markersize=6, clip_on=False, zorder=4)
+        text = ax.annotate(
+            name,
+            (x, y),
+            xytext=(x_offset, y_offset),
+            textcoords="offset points",
+            horizontalalignment=x_alignment,
+            verticalalignment=y_alignment,
+            fontsize=style.SMALL_SIZE,
+            zorder=5,
+        )
+        text.set_path_effects([withStroke(linewidth=2, foreground="white")])  # readable on any colour
 
 
 def _checked_line(label: object, loss: object) -> xr.DataArray:
@@ -163,20 +182,22 @@ def _checked_line(label: object, loss: object) -> xr.DataArray:
     loss : DataArray
         Losses with the dimension `alpha`, from 0 or less to 1 or more, and at most one other dimension.
     """
-    name = f"the loss on a line{f' of {label!r}' if label else ''}"
+    name = f"the loss on a line of {label!r}" if label else "the loss on a line"
     if not isinstance(loss, xr.DataArray) or not isinstance(label, str):
         raise TypeError(f"{name} must be a DataArray, or a dict of them by name; got {type(loss).__name__}")
-    if "alpha" not in loss.dims or loss.ndim > 2 or "alpha" not in loss.coords or 0 in loss.shape:
+    has_alpha = "alpha" in loss.dims and "alpha" in loss.coords
+    if not has_alpha or loss.ndim > 2 or 0 in loss.shape:
         raise ValueError(
             f"{name} needs the coordinate alpha, and at most one other dimension; got {dict(loss.sizes)}"
         )
 
     by_pair = loss if loss.ndim == 2 else loss.expand_dims("pair")
     curves = by_pair.transpose(..., "alpha").sortby("alpha")
-    first, last = curves["alpha"].values[[0, -1]]
-    if first > 0 or last < 1:
+    lowest_alpha, highest_alpha = curves["alpha"].values[[0, -1]]
+    if lowest_alpha > 0 or highest_alpha < 1:
         raise ValueError(
-            f"{name} must reach from alpha = 0 to 1, where the networks are; got {first:g} to {last:g}"
+            f"{name} must reach from alpha = 0 to 1, where the networks are; got {lowest_alpha:g} to "
+            f"{highest_alpha:g}"
         )
     if not np.isfinite(curves.values).all():
         raise ValueError(f"{name} has values that are not finite: leave those pairs out")
@@ -212,15 +233,19 @@ def _barrier_text(alpha: Floats, pairs: Floats) -> str:
 
 
 def _draw_barrier_arrow(ax: Axes, alpha: Floats, loss: Floats) -> None:
-    """Draw an arrow from the level of the higher end up to the highest loss between the ends."""
-    inside = np.flatnonzero((alpha > 0) & (alpha < 1))
+    """Draw an arrow from the level of the higher end up to the highest loss between the ends.
+
+    Nothing is drawn if there is no barrier.
+    """
     (height,) = barriers(alpha, loss[None])
-    if height:
-        top = inside[loss[inside].argmax()]
-        base = loss[top] - height
-        ax.plot([0, 1], [base, base], color="0.5", linewidth=0.8, linestyle=":")
-        options: Any = {"arrowstyle": "<->", "color": "0.3", "shrinkA": 0, "shrinkB": 0}
-        ax.annotate("", (alpha[top], loss[top]), (alpha[top], base), arrowprops=options)
+    if not height:
+        return
+    inside = np.flatnonzero((alpha > 0) & (alpha < 1))
+    top = inside[loss[inside].argmax()]
+    base = loss[top] - height
+    ax.plot(ENDS, [base, base], color="0.5", linewidth=0.8, linestyle=":")
+    arrow: Any = {"arrowstyle": "<->", "color": "0.3", "shrinkA": 0, "shrinkB": 0}
+    ax.annotate("", (alpha[top], loss[top]), (alpha[top], base), arrowprops=arrow)
 
 
 def barriers(alpha: Floats, pairs: Floats) -> Floats:
@@ -235,18 +260,19 @@ def barriers(alpha: Floats, pairs: Floats) -> Floats:
     pairs : array (pair, point)
         Losses.
     """
-    points = np.union1d(alpha, [0.0, 1.0])
+    points = np.union1d(alpha, ENDS)
     losses = [np.interp(points, alpha, pair) for pair in pairs]
     curves = xr.DataArray(losses, dims=("pair", "alpha"), coords={"alpha": points})
     return np.asarray(barrier(curves)["height"].values)
 
 
-def _contour_levels(low: float, high: float, log: bool) -> Floats:
+def _contour_levels(lowest: float, highest: float, log: bool) -> Floats:
     """Return about twenty levels from the lowest value to the highest, at equal ratios or round numbers."""
     from matplotlib.ticker import MaxNLocator
 
     if not log:
-        return np.asarray(MaxNLocator(LEVELS).tick_values(low, high))
-    levels = np.geomspace(low, high, LEVELS + 1)
-    levels[[0, -1]] = low, high  # without rounding
+        return np.asarray(MaxNLocator(LEVELS).tick_values(lowest, highest))
+    levels = np.geomspace(lowest, highest, LEVELS + 1)
+    levels[0] = lowest  # without rounding
+    levels[-1] = highest
     return levels

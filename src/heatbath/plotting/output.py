@@ -40,13 +40,15 @@ def save(picture: Figure | Axes, path: str | os.PathLike[str]) -> tuple[Path, Pa
     figure = _figure(picture)
     path = Path(path)
     stem = path.with_suffix("") if path.suffix.lower() in (".png", ".svg") else path
-    png, svg = (stem.with_name(f"{stem.name}.{kind}") for kind in METADATA)
-    for target in (png, svg):
-        check_place(target)
-    contents = dict(zip((png, svg), _render(figure, ("png", "svg"), DPI), strict=True))
-    for target, content in contents.items():
-        write(target, content)
-    return png, svg
+    png_path = stem.with_name(f"{stem.name}.png")
+    svg_path = stem.with_name(f"{stem.name}.svg")
+    check_place(png_path)
+    check_place(svg_path)
+
+    png, svg = _render(figure, ("png", "svg"), DPI)
+    write(png_path, png)
+    write(svg_path, svg)
+    return png_path, svg_path
 
 
 def embed(picture: Figure | Axes, width: int = 1000) -> str:
@@ -66,7 +68,8 @@ def embed(picture: Figure | Axes, width: int = 1000) -> str:
     """
     figure = _figure(picture)
     dpi = min(DPI, whole("width", width, low=1) / figure.get_figwidth())
-    return "data:image/png;base64," + base64.b64encode(_render(figure, ("png",), dpi)[0]).decode()
+    (png,) = _render(figure, ("png",), dpi)
+    return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
 def _figure(picture: object) -> Figure:
@@ -104,15 +107,18 @@ def _render(figure: Figure, kinds: Sequence[str], dpi: float) -> list[bytes]:
     import matplotlib
 
     positions = [(ax, ax.get_position(original=True), ax.get_in_layout()) for ax in figure.axes]
-    engine, buffers = figure.get_layout_engine(), [io.BytesIO() for _ in kinds]
+    layout_engine = figure.get_layout_engine()
 
+    contents = []
     with matplotlib.rc_context({"svg.hashsalt": "heatbath"}):
-        for kind, buffer in zip(kinds, buffers, strict=True):
+        for kind in kinds:
+            buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=dpi, metadata=METADATA[kind])
+            contents.append(buffer.getvalue())
             figure.set_layout_engine("none")
 
-    figure.set_layout_engine(engine)
+    figure.set_layout_engine(layout_engine)
     for ax, position, in_layout in positions:
         ax.set_position(position)
         ax.set_in_layout(in_layout)  # set_position removes the Axes from the layout
-    return [buffer.getvalue() for buffer in buffers]
+    return contents

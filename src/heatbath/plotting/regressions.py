@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 MARGIN = 0.06  # of the width of the examples, on each side
 POINTS = 200  # of a line
 CHANCE = 0.95  # probability that a correct prediction lies in the grey band
+COVERAGE_POINTS = 201  # of a curve of coverage
 EXAMPLE_DOTS: dict[str, Any] = {
     "markersize": 2.6, "markeredgewidth": 0.5, "markerfacecolor": "white", "color": "black"
 }  # fmt: skip
@@ -48,7 +49,8 @@ def regression(run: Run, *, coverage: float = 0.9, ax: Axes | None = None) -> Ax
     Axes
     """
     check_run(run, single=True)
-    problem, tails = run.problem, central(coverage)
+    problem = run.problem
+    tails = central(coverage)
     if problem.task != "regression" or (problem.inputs, problem.outputs) != (1, 1):
         raise ValueError(f"regression needs a regression with one input and one target, got {problem!r}")
     draw = _only_draw(run)
@@ -63,10 +65,10 @@ def regression(run: Run, *, coverage: float = 0.9, ax: Axes | None = None) -> Ax
     ax.plot(inputs[:, 0], targets[:, 0], "o", label="training examples", zorder=4, **EXAMPLE_DOTS)
     is_noise_known = (predictive.deviations > 0).all()
     if is_noise_known:
-        low, high = predictive.interval(coverage)
-        ax.fill_between(x, low[:, 0], high[:, 0], label=f"new data, {percentage}", **LIGHT_BAND)
-    low, high = np.quantile(predictive.means[..., 0], tails, axis=0)
-    ax.fill_between(x, low, high, label=f"networks, {percentage}", **DARK_BAND)
+        data_low, data_high = predictive.interval(coverage)
+        ax.fill_between(x, data_low[:, 0], data_high[:, 0], label=f"new data, {percentage}", **LIGHT_BAND)
+    network_low, network_high = np.quantile(predictive.means[..., 0], tails, axis=0)
+    ax.fill_between(x, network_low, network_high, label=f"networks, {percentage}", **DARK_BAND)
     ax.plot(x, predictive.mean[:, 0], color=style.COLOURS[0], linewidth=1.4, label="mean", zorder=3)
 
     ax.set_xlim(x[0], x[-1])
@@ -96,20 +98,22 @@ def coverage(pit: Run | ArrayLike | Mapping[str, ArrayLike], *, ax: Axes | None 
     Axes
     """
     by_label = _probabilities_by_label(pit)
-    nominal = np.linspace(0, 1, 201)
-    ax = style.axes_or_new(ax, height=3.4)
+    nominal = np.linspace(0, 1, COVERAGE_POINTS)
 
-    count = min(map(len, by_label.values()))  # of examples; the fewest make the widest band
-    low, high = (counts / count for counts in _chance_counts(count, nominal))
-    ax.fill_between(nominal, low, high, color="0.85", linewidth=0, zorder=0)
+    ax = style.axes_or_new(ax, height=3.4)
+    example_count = min(map(len, by_label.values()))  # the fewest make the widest band
+    low_counts, high_counts = _chance_counts(example_count, nominal)
+    ax.fill_between(
+        nominal, low_counts / example_count, high_counts / example_count, color="0.85", linewidth=0, zorder=0
+    )
     ax.plot([0, 1], [0, 1], **style.DIAGONAL)
 
     for index, (label, probabilities) in enumerate(by_label.items()):
         needed = np.sort(np.abs(2 * probabilities - 1))  # smallest coverage whose interval holds the example
         observed = np.searchsorted(needed, nominal, side="right") / len(needed)
-        held = f"90 % intervals hold {100 * np.mean(needed <= 0.9):.3g} %"
-        name = f"{label}: {held}" if label else held
-        ax.plot(nominal, observed, linewidth=1.4, label=name, **style.line_style(index))
+        held_text = f"90 % intervals hold {100 * np.mean(needed <= 0.9):.3g} %"
+        line_label = f"{label}: {held_text}" if label else held_text
+        ax.plot(nominal, observed, linewidth=1.4, label=line_label, **style.line_style(index))
 
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     style.label_axes(ax, "nominal coverage", "observed coverage")
@@ -143,15 +147,18 @@ def uniformity(
     bins = whole("bins", bins, low=2)
     by_label = _probabilities_by_label(values)
     edges = np.linspace(0, 1, bins + 1)
-    ax = style.axes_or_new(ax)
 
-    count = min(map(len, by_label.values()))  # of examples; the fewest make the widest band
-    low, high = (bins * counts / count for counts in _chance_counts(count, 1 / bins))
-    ax.axhspan(low, high, color="0.85", linewidth=0, zorder=0)
+    ax = style.axes_or_new(ax)
+    example_count = min(map(len, by_label.values()))  # the fewest make the widest band
+    low_count, high_count = _chance_counts(example_count, 1 / bins)
+    low_density = bins * low_count / example_count
+    high_density = bins * high_count / example_count
+    ax.axhspan(low_density, high_density, color="0.85", linewidth=0, zorder=0)
     ax.axhline(1.0, **style.DIAGONAL)
 
     for index, (label, probabilities) in enumerate(by_label.items()):
-        density = np.histogram(probabilities, edges)[0] * bins / len(probabilities)
+        counts, _ = np.histogram(probabilities, edges)
+        density = counts * bins / len(probabilities)
         ax.stairs(density, edges, label=label or None, linewidth=1.2, zorder=3, **style.line_style(index))
 
     ax.set_xlim(0, 1)
@@ -205,7 +212,8 @@ def _checked_probabilities(label: object, array: Any) -> Floats:
     """Return probabilities as a flat array after checking that all lie in 0 to 1, and that there are some."""
     name = f"the values of {label!r}" if label else "the values"
     probabilities = numbers(name, array, (1, 2)).ravel()
-    lowest, highest = probabilities.min(initial=np.inf), probabilities.max(initial=-np.inf)
+    lowest = probabilities.min(initial=np.inf)
+    highest = probabilities.max(initial=-np.inf)
     if not probabilities.size or lowest < 0 or highest > 1:
         raise ValueError(
             f"{name} must be probabilities, from 0 to 1, as run.predictive(X).cdf(y) gives them; got "
@@ -217,7 +225,8 @@ def _checked_probabilities(label: object, array: Any) -> Floats:
 def _test_probabilities(run: Run) -> dict[str, Floats]:
     """Return the probability of less than the observed value of each test example, by target."""
     check_run(run, single=True)
-    problem, draw = run.problem, _only_draw(run)
+    problem = run.problem
+    draw = _only_draw(run)
     if problem.task != "regression" or not problem.X_test.size:
         raise ValueError(f"a regression with test examples is needed, got {problem!r}")
     predictive = run.predictive(problem.X_test[draw] * problem.scale + problem.shift)

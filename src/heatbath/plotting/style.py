@@ -18,6 +18,7 @@ TEXT_SIZE, SMALL_SIZE = 9, 8  # points
 LEGEND_LINE_WIDTH = 34  # points of a legend's entry that its line and margins take
 CHARACTER_WIDTH = 0.58  # of a legend's text, relative to the size of the type
 LEGEND_ROOM = 1.2  # width that a legend may have, relative to its Axes
+NARROW_LEGEND = 0.75  # of that width, up to which a legend is centred
 POINTS_PER_INCH = 72
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 DASHES: tuple[Any, ...] = (
@@ -73,9 +74,12 @@ def panels(
     """
     from matplotlib.figure import Figure
 
-    rows, columns = whole("rows", rows, low=1), whole("columns", columns, low=1)
+    rows = whole("rows", rows, low=1)
+    columns = whole("columns", columns, low=1)
     width = real("width", width, POSITIVE)
-    height = 0.8 * width / columns * rows if height is None else real("height", height, POSITIVE)
+    if height is None:
+        height = 0.8 * width / columns * rows
+    height = real("height", height, POSITIVE)
     figure = Figure(figsize=(width, height), layout="constrained")
     return list(figure.subplots(rows, columns, squeeze=False).flat)
 
@@ -96,8 +100,9 @@ def axes_or_new(ax: object, height: float = 2.7) -> Axes:
 
 def line_style(index: int) -> dict[str, Any]:
     """Return colour and dashes of line number `index`; the first 49 lines differ."""
-    cycle, colour = divmod(index, len(COLOURS))
-    return {"color": COLOURS[colour], "linestyle": DASHES[(colour + cycle) % len(DASHES)]}
+    cycle, colour_index = divmod(index, len(COLOURS))
+    dash_index = (colour_index + cycle) % len(DASHES)
+    return {"color": COLOURS[colour_index], "linestyle": DASHES[dash_index]}
 
 
 def label_axes(ax: Axes, x: str, y: str, *, box: bool = False) -> None:
@@ -123,16 +128,18 @@ def add_legend(ax: Axes) -> None:
         return
     figure = ax.figure.figure
     # All widths are in points; margins of the Axes may be covered
-    available = LEGEND_ROOM * POINTS_PER_INCH * figure.get_figwidth() * ax.get_position().width
-    columns, width = _legend_layout(labels, available)
+    available_width = LEGEND_ROOM * POINTS_PER_INCH * figure.get_figwidth() * ax.get_position().width
+    columns, width = _legend_layout(labels, available_width)
 
-    is_centred = width <= 0.75 * available
+    place: dict[str, Any] = {"loc": "upper right", "bbox_to_anchor": (1.0, 0.0)}
+    is_narrow = width <= NARROW_LEGEND * available_width
+    if is_narrow:
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
     below_labels = ScaledTranslation(0, -2.9 * TEXT_SIZE / POINTS_PER_INCH, figure.dpi_scale_trans)
     ax.legend(
         handles,
         labels,
-        loc="upper center" if is_centred else "upper right",
-        bbox_to_anchor=(0.5 if is_centred else 1.0, 0.0),
+        **place,
         bbox_transform=ax.transAxes + below_labels,
         ncols=columns,
         fontsize=SMALL_SIZE,
@@ -142,15 +149,15 @@ def add_legend(ax: Axes) -> None:
     )
 
 
-def _legend_layout(labels: list[str], available: float) -> tuple[int, float]:
+def _legend_layout(labels: list[str], available_width: float) -> tuple[int, float]:
     """Return the number of columns of a legend that fits an available width in points, and its own width.
 
     Columns are filled evenly, and are all as wide as the widest label if there are several rows.
     """
     widths = [LEGEND_LINE_WIDTH + CHARACTER_WIDTH * SMALL_SIZE * _printed_length(label) for label in labels]
-    if sum(widths) <= available:
+    if sum(widths) <= available_width:
         return len(labels), sum(widths)
-    most_columns = max(1, int(available / max(widths)))
+    most_columns = max(1, int(available_width / max(widths)))
     rows = math.ceil(len(labels) / most_columns)
     columns = math.ceil(len(labels) / rows)
     return columns, columns * max(widths)
@@ -183,6 +190,7 @@ def format_short_numbers(axis: Axis) -> None:
 
     The unit is chosen from the present limits of the axis.
     """
+    largest = max(map(abs, axis.get_view_interval()))
 
     def short_number(value: float, _: object) -> str:
         """Return a number in the unit that suits the largest one, with a typographic minus."""
@@ -191,7 +199,6 @@ def format_short_numbers(axis: Axis) -> None:
                 return f"{value / size:,.4g}{letter}".replace("-", "−") if value else "0"
         return f"{value:g}".replace("-", "−")
 
-    largest = max(map(abs, axis.get_view_interval()))
     axis.set_major_formatter(short_number)
 
 
@@ -216,11 +223,16 @@ def format_log_axis(axis: Axis) -> None:
     if decades < 0.7:  # 1, 2 and 5 would leave one number, or none
         axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         axis.set_minor_locator(NullLocator())
+    elif decades < 2.5:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     else:
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)))
+        axis.set_major_locator(LogLocator(subs=(1.0,)))
 
-    is_plain = low >= 1e-3 and high <= 1e4
-    axis.set_major_formatter(lambda value, _: f"{value:g}" if is_plain else format_number(value))
+    has_plain_numbers = low >= 1e-3 and high <= 1e4
+    if has_plain_numbers:
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+    else:
+        axis.set_major_formatter(lambda value, _: format_number(value))
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -229,9 +241,11 @@ def quantity_label(name: str) -> str:
 
     `hidden.tau` and `tau_output` are quantities of a part, whose name is added in brackets.
     """
-    part, _, quantity = name.rpartition(".")
     if name.endswith("_output"):
-        part, quantity = "output", name.removesuffix("_output")
+        part = "output"
+        quantity = name.removesuffix("_output")
+    else:
+        part, _, quantity = name.rpartition(".")
     if part and quantity in SYMBOLS:
         return f"{SYMBOLS[quantity]} ({part})"
     return SYMBOLS.get(name, name)
@@ -240,7 +254,9 @@ def quantity_label(name: str) -> str:
 def plain_label(name: str, max_length: int = 22) -> str:
     """Return a user's name as a label: in one line, shortened, and without mathematical markup."""
     line = " ".join(name.split())
-    return (line if len(line) <= max_length else f"{line[: max_length - 1]}…").replace("$", r"\$")
+    if len(line) > max_length:
+        line = f"{line[: max_length - 1]}…"
+    return line.replace("$", r"\$")
 
 
 def format_number(value: object) -> str:

@@ -17,6 +17,12 @@ from heatbath.runs.run import Run
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MAX_MAP_HEIGHT = 6.0  # inches, of a figure
+PAPER_OFFSET = 0.28  # of a row's height, of the paper's value below the measured one, which would hide it
+DIAMOND: dict[str, Any] = {
+    "color": style.COLOURS[1], "markerfacecolor": "white", "markersize": 5
+}  # fmt: skip
+
 
 def heat_map(values: xr.DataArray | Run, *, ax: Axes | None = None) -> Axes:
     """Draw values over two axes as coloured cells with numbers.
@@ -46,30 +52,41 @@ def heat_map(values: xr.DataArray | Run, *, ax: Axes | None = None) -> Axes:
         raise ValueError("there is nothing to draw: no value is finite")
     is_accuracy = table.name == "accuracy"
 
-    ax = style.axes_or_new(ax, height=min(1.1 + 0.32 * len(cells), 6.0))
+    ax = style.axes_or_new(ax, height=min(1.1 + 0.32 * len(cells), MAX_MAP_HEIGHT))
     image = ax.imshow(cells, origin="lower", cmap="cividis", aspect="auto")
     for (row, column), value in np.ndenumerate(cells):
-        text = _cell_text(value, is_accuracy) + ("*" if has_diverged[row, column] else "")
+        text = _cell_text(value, is_accuracy, bool(has_diverged[row, column]))
         is_dark = np.isfinite(value) and bool(np.asarray(image.norm(value)) < 0.5)
         colour = "white" if is_dark else "black"
         ax.text(column, row, text, ha="center", va="center", fontsize=style.SMALL_SIZE, color=colour)
 
-    y, x = map(str, table.dims)
-    for set_ticks, axis in ((ax.set_xticks, x), (ax.set_yticks, y)):
-        set_ticks(range(table.sizes[axis]), [style.format_number(v) for v in table[axis].values.tolist()])
-    style.label_axes(ax, style.quantity_label(x), style.quantity_label(y), box=True)
-    note = "\n(* some runs diverged)" if has_diverged.any() else ""
-    bar = style.add_colour_bar(ax, image, value_name(table) + note)
+    y_name, x_name = map(str, table.dims)
+    ax.set_xticks(range(table.sizes[x_name]), _tick_labels(table[x_name]))
+    ax.set_yticks(range(table.sizes[y_name]), _tick_labels(table[y_name]))
+    style.label_axes(ax, style.quantity_label(x_name), style.quantity_label(y_name), box=True)
+    bar_label = value_name(table)
+    if has_diverged.any():
+        bar_label += "\n(* some runs diverged)"
+    bar = style.add_colour_bar(ax, image, bar_label)
     if is_accuracy:
         style.format_percent(bar.ax.yaxis)
     return ax
 
 
-def _cell_text(value: float, is_accuracy: bool) -> str:
-    """Return a value as the text of a cell: accuracies in percent, a dash for what isn't finite."""
+def _cell_text(value: float, is_accuracy: bool, has_diverged: bool) -> str:
+    """Return the text of a cell: accuracies in percent, a dash if not finite, a star after divergence."""
     if not np.isfinite(value):
-        return "–"
-    return f"{100 * value:.0f}" if is_accuracy else f"{value:.3g}"
+        text = "–"
+    elif is_accuracy:
+        text = f"{100 * value:.0f}"
+    else:
+        text = f"{value:.3g}"
+    return f"{text}*" if has_diverged else text
+
+
+def _tick_labels(coordinate: xr.DataArray) -> list[str]:
+    """Return the values of a coordinate as labels."""
+    return [style.format_number(value) for value in coordinate.values.tolist()]
 
 
 class Score(NamedTuple):
@@ -110,23 +127,15 @@ def scores(rows: Sequence[Score], name: str, *, percent: bool = False, ax: Axes 
     if not checked:
         raise ValueError("at least one score is needed, got none")
     positions = np.arange(len(checked))
-    values = np.array([row.value for row in checked])
-    low, high = np.array([row.interval for row in checked]).T
+    values = np.array([score.value for score in checked])
+    low, high = np.array([score.interval for score in checked]).T
 
     ax = style.axes_or_new(ax, height=0.95 + 0.24 * len(checked))
     ax.hlines(positions, low, high, color=style.COLOURS[0], linewidth=1.6)
     ax.plot(values, positions, "o", color=style.COLOURS[0], markersize=4.5, label="measured, 95 % interval")
-    diamond: dict[str, Any] = {"markerfacecolor": "white", "markersize": 5}
-    label: str | None = "paper"  # of the first diamond only
-    for position, row in zip(positions, checked, strict=True):
-        if row.paper is not None:
-            ends = np.atleast_1d(row.paper)
-            heights = np.full(len(ends), position + 0.28)  # below the dot, which would hide it
-            ax.plot(ends, heights, color=style.COLOURS[1], linewidth=0.8)
-            ax.plot(ends, heights, "D", color=style.COLOURS[1], label=label, **diamond)
-            label = None
+    _draw_paper_values(ax, checked)
 
-    ax.set_yticks(positions, [row.label for row in checked])
+    ax.set_yticks(positions, [score.label for score in checked])
     ax.set_ylim(len(checked) - 0.4, -0.6)
     ax.grid(axis="x", linewidth=0.4, alpha=0.5)
     style.label_axes(ax, name, "")
@@ -137,6 +146,19 @@ def scores(rows: Sequence[Score], name: str, *, percent: bool = False, ax: Axes 
     return ax
 
 
+def _draw_paper_values(ax: Axes, rows: Sequence[Score]) -> None:
+    """Draw the paper's values, where there are any, as diamonds below the dots; a range has two, joined."""
+    legend_label: str | None = "paper"
+    for position, score in enumerate(rows):
+        if score.paper is None:
+            continue
+        ends = np.atleast_1d(score.paper)
+        heights = np.full(len(ends), position + PAPER_OFFSET)
+        ax.plot(ends, heights, color=style.COLOURS[1], linewidth=0.8)
+        ax.plot(ends, heights, "D", label=legend_label, **DIAMOND)
+        legend_label = None  # the first diamond has it
+
+
 def _sweep_table(run: Run) -> tuple[xr.DataArray, NDArray[np.bool_]]:
     """Return the mean test accuracy at each point of a sweep over two axes, and where repeats diverged.
 
@@ -144,11 +166,12 @@ def _sweep_table(run: Run) -> tuple[xr.DataArray, NDArray[np.bool_]]:
     """
     axes = run.plan.axes
     if len(axes) != 2:
-        raise ValueError(f"a heat map needs a sweep over two axes, this run has {', '.join(axes) or 'none'}")
-    last = run.accuracy().dropna("record", how="all").isel(record=-1)
-    means = last.groupby(axes).mean().transpose(*axes)
-    lost = last.isnull().groupby(axes).any().transpose(*axes)
-    return means.rename("accuracy").assign_coords(split="test"), lost.values
+        axis_names = ", ".join(axes) or "none"
+        raise ValueError(f"a heat map needs a sweep over two axes, this run has {axis_names}")
+    final_accuracy = run.accuracy().dropna("record", how="all").isel(record=-1)
+    means = final_accuracy.groupby(axes).mean().transpose(*axes)
+    has_diverged = final_accuracy.isnull().groupby(axes).any().transpose(*axes)
+    return means.rename("accuracy").assign_coords(split="test"), has_diverged.values
 
 
 def _checked_table(values: object) -> xr.DataArray:
@@ -166,7 +189,7 @@ def _checked_score(row: Score) -> Score:
         raise TypeError(f"scores must be of the kind Score(label, value, interval, paper), got {row!r}")
     real(f"the value of {row.label!r}", row.value)
     low, high = (real(f"an end of the interval of {row.label!r}", end) for end in row.interval)
-    if not low <= high:
+    if low > high:
         raise ValueError(f"the interval of {row.label!r} must go from low to high, got {row.interval}")
     if row.paper is not None:
         for end in np.atleast_1d(row.paper).tolist():

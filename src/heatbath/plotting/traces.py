@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Band = Literal["interval", "range", "std"]
 Floats = NDArray[np.float64]
+DASH_LENGTH = 4.0  # of a line of τ, in widths of the line
+SINGLE_DASH_GAP = 2.0  # between these dashes if only one part has a τ
 
 
 class TemperatureTarget(NamedTuple):
@@ -60,18 +62,22 @@ def curves(
     Axes
     """
     choice("band", band, ("interval", "range", "std"))
-    labelled = by_label(traces.accuracy() if isinstance(traces, Run) else traces, "record")
-    names = {value_name(trace) for trace in labelled.values()}
+    if isinstance(traces, Run):
+        traces = traces.accuracy()
+    labelled = by_label(traces, "record")
+    value_names = {value_name(trace) for trace in labelled.values()}
+    are_accuracies = all(trace.name == "accuracy" for trace in labelled.values())
 
     ax = style.axes_or_new(ax)
     for index, (label, trace) in enumerate(labelled.items()):
         _draw_trace(ax, label, trace, band, style.line_style(index))
 
-    style.label_axes(ax, "steps", names.pop() if len(names) == 1 else "")
+    y_label = value_names.pop() if len(value_names) == 1 else ""
+    style.label_axes(ax, "steps", y_label)
     style.format_steps(ax.xaxis)
     if log:
         style.set_log_scale(ax)
-    elif all(trace.name == "accuracy" for trace in labelled.values()):
+    elif are_accuracies:
         style.format_percent(ax.yaxis)
         low, high = ax.get_ylim()
         ax.set_ylim(max(low, 0.0), min(high, 1.005))  # above 100 % only the width of a line
@@ -103,6 +109,8 @@ def temperatures(run: Run, *, ax: Axes | None = None) -> Axes:
     parts = [part for part in run.plan.parts() if part.method.measures_temperature]
     if not parts:
         raise ValueError("no part of this run has a temperature: its methods have no tau")
+    # Dashes of parts with the same τ lie in each other's gaps
+    gap = DASH_LENGTH * (len(parts) - 1) or SINGLE_DASH_GAP
 
     ax = style.axes_or_new(ax)
     for index, part in enumerate(parts):
@@ -111,8 +119,7 @@ def temperatures(run: Run, *, ax: Axes | None = None) -> Axes:
         colour = style.line_style(index)["color"]
         label = f"{part.name}, {target.label}"
         _draw_trace(ax, label, trace, "interval", {"color": colour, "linestyle": "-"})
-        # Dashes of parts with the same τ lie in each other's gaps
-        dashes = (4.0 * index, (4.0, 4.0 * (len(parts) - 1) or 2.0))
+        dashes = (DASH_LENGTH * index, (DASH_LENGTH, gap))
         for curve in target.curves:
             ax.plot(trace["step"], curve, color=colour, linestyle=dashes, linewidth=1.2)
 
@@ -133,12 +140,14 @@ def _temperature_target(part: Part, steps: NDArray[np.int64]) -> TemperatureTarg
     if isinstance(tau, SimulatedTempering):
         rungs = [np.full(len(steps), rung) for rung in tau.ladder]
         return TemperatureTarget(r"dashed: rungs of $\tau$", rungs)
-    last = np.maximum(steps - 1, 0)  # a record after n steps was made by step n - 1
-    values = np.array([at(tau, int(step)) for step in last])
+
     label = rf"$\tau$ = {style.format_number(tau)}" if isinstance(tau, float) else r"scheduled $\tau$"
-    if not (values > 0).any():
+    steps_made = np.maximum(steps - 1, 0)  # a record after n steps was made by step n - 1
+    tau_curve = np.array([at(tau, int(step)) for step in steps_made])
+    is_positive = tau_curve > 0
+    if not is_positive.any():
         return TemperatureTarget(label, [])
-    return TemperatureTarget(f"dashed: {label}", [np.where(values > 0, values, np.nan)])
+    return TemperatureTarget(f"dashed: {label}", [np.where(is_positive, tau_curve, np.nan)])
 
 
 def _draw_trace(ax: Axes, label: str, trace: xr.DataArray, band: Band, line_options: dict[str, Any]) -> None:
@@ -157,17 +166,18 @@ def _draw_trace(ax: Axes, label: str, trace: xr.DataArray, band: Band, line_opti
     line_options : dict
         Colour and dashes of the line, for `Axes.plot`.
     """
-    steps, values = trace["step"].values, trace.values
-    is_finite = np.isfinite(values)
-    lost = np.count_nonzero(~is_finite[:, -1])
-    note = f"{lost} of {len(values)} diverged" if lost else ""
-    name = f"{label} ({note})" if label and note else label or note
-
     bounds = SHARES if trace.name == "accuracy" else UNBOUNDED
-    by_record = zip(values.T, is_finite.T, strict=True)
-    bands = [_centre_and_band(chains[alive], band, bounds) for chains, alive in by_record]
+    finite_by_record = [values[np.isfinite(values)] for values in trace.values.T]
+    bands = [_centre_and_band(finite, band, bounds) for finite in finite_by_record]
     centre, low, high = np.array(bands).T
-    ax.plot(steps, centre, linewidth=1.4, label=name or None, **line_options)
+
+    chain_count = trace.sizes["chain"]
+    lost_count = chain_count - len(finite_by_record[-1])
+    if lost_count:
+        note = f"{lost_count} of {chain_count} diverged"
+        label = f"{label} ({note})" if label else note
+    steps = trace["step"].values
+    ax.plot(steps, centre, linewidth=1.4, label=label or None, **line_options)
     ax.fill_between(steps, low, high, color=line_options["color"], alpha=0.2, linewidth=0, zorder=1)
 
 

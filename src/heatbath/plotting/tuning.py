@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -31,6 +31,8 @@ MAX_TICKS = 5  # numbers on a linear axis
 MAX_X_TICKS = 3  # on a linear x axis, where long numbers stand side by side
 MIN_LOG_RATIO = 5.0  # of the ends of a logarithmic axis: below, it might have a single round number
 WORST = 0.02  # fraction of the losses, at the upper end, that aren't distinguished
+ROW_FILL = 0.6  # of the height of a method's row, over which its candidates are spread
+LIGHTEST_GREY = 0.78  # of the first rung; 0 is black
 GOLDEN_RATIO = 0.618033988749895
 
 
@@ -53,35 +55,29 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     Axes
     """
     _check_trials(tuned)
-    steps = sorted({trial.steps for trial in tuned.trials if trial.steps})
-    greys = {count: _grey(rung, len(steps)) for rung, count in enumerate(steps)}
+    rung_steps = sorted({trial.steps for trial in tuned.trials if trial.steps})
+    greys = {steps: _grey(rung, len(rung_steps)) for rung, steps in enumerate(rung_steps)}
 
     ax = style.axes_or_new(ax, height=1.15 + 0.42 * len(tuned.families))
     for row, family in enumerate(tuned.families):
         _draw_candidates(ax, tuned, family, row, greys)
         if family.name in tuned.best:
-            ax.scatter([_score(tuned, tuned.best[family.name])], [row], zorder=9, **BEST)
-    for count, grey in greys.items():  # empty: entries of the legend only
-        ax.scatter([], [], s=16, color=grey, label=f"{count:,} steps")
+            best_score = _score(tuned, tuned.best[family.name])
+            ax.scatter([best_score], [row], zorder=9, **BEST)
+
+    # Empty: entries of the legend only
+    for steps, grey in greys.items():
+        ax.scatter([], [], s=16, color=grey, label=f"{steps:,} steps")
     ax.scatter([], [], label="best", **BEST)
 
-    labels = [_family_label(tuned, family) for family in tuned.families]
-    ax.set_yticks(range(len(labels)), labels)
-    ax.set_ylim(len(labels) - 0.5, -0.5)
+    row_labels = [_family_label(tuned, family) for family in tuned.families]
+    ax.set_yticks(range(len(row_labels)), row_labels)
+    ax.set_ylim(len(row_labels) - 0.5, -0.5)
     ax.grid(axis="x", linewidth=0.4, alpha=0.5)
     ax.set_axisbelow(True)
     style.label_axes(ax, f"validation {tuned.by}", "")
     ax.tick_params(axis="y", length=0)
-
-    scored = [trial for trial in tuned.trials if _has_score(trial)]
-    if _is_logarithmic(tuned, scored):
-        ax.set_xscale("log")
-        ax.set_xlim(right=1.1 * _largest_distinguished(scored))
-        style.format_log_axis(ax.xaxis)
-    else:
-        ax.locator_params(axis="x", nbins=MAX_TICKS)
-    if tuned.by == "accuracy":
-        style.format_percent(ax.xaxis)
+    _set_score_axis(ax, tuned)
     style.add_legend(ax)
     return ax
 
@@ -91,11 +87,24 @@ def _draw_candidates(ax: Axes, tuned: Trials, family: Family, row: int, greys: M
 
     `greys` are the colours by number of steps; candidates with more steps are drawn above the others.
     """
-    trials = [trial for trial in _trials_of(tuned, family) if _has_score(trial)]
-    for rung, (count, grey) in enumerate(greys.items()):
-        scores = [_score(tuned, trial) for trial in trials if trial.steps == count]
-        heights = row + 0.6 * (_spread_heights(len(scores)) - 0.5)
+    scored = _with_score(_trials_of(tuned, family))
+    for rung, (steps, grey) in enumerate(greys.items()):
+        scores = [_score(tuned, trial) for trial in scored if trial.steps == steps]
+        heights = row + ROW_FILL * (_spread_heights(len(scores)) - 0.5)
         ax.scatter(scores, heights, s=9, color=grey, linewidths=0, zorder=2 + rung)
+
+
+def _set_score_axis(ax: Axes, tuned: Trials) -> None:
+    """Set the scale, the upper limit and the numbers of an x axis of validation scores."""
+    scored = _with_score(tuned.trials)
+    if _is_logarithmic(tuned, scored):
+        ax.set_xscale("log")
+        ax.set_xlim(right=1.1 * _largest_distinguished(scored))
+        style.format_log_axis(ax.xaxis)
+    else:
+        ax.locator_params(axis="x", nbins=MAX_TICKS)
+    if tuned.by == "accuracy":
+        style.format_percent(ax.xaxis)
 
 
 def search_map(tuned: Trials, method: str | None = None, *, ax: Axes | None = None) -> Axes:
@@ -121,42 +130,44 @@ def search_map(tuned: Trials, method: str | None = None, *, ax: Axes | None = No
     ValueError
         If there is no such method, or fewer than two of its coefficients were searched.
     """
-    from matplotlib.colors import LogNorm
-
     _check_trials(tuned)
     family = _mapped_family(tuned, method)
-    name = family.name
-    x, y = list(tuned.importance.get(name, family.ranges))[:2]
+    x_name, y_name = list(tuned.importance.get(family.name, family.ranges))[:2]
     trials = _trials_of(tuned, family)
-    scored = [trial for trial in trials if _has_score(trial)]
     diverged = [trial for trial in trials if trial.diverged]
+    scored = _with_score(trials)
 
     ax = style.axes_or_new(ax)
-    ax.scatter(*_positions(diverged, x, y), label="diverged" if diverged else None, zorder=2, **DIVERGED)
-    is_logarithmic = _is_logarithmic(tuned, scored)
-    shades = ax.scatter(
-        *_positions(scored, x, y),
-        s=[6 + 5 * trial.rung for trial in scored],
-        c=np.array([_score(tuned, trial) for trial in scored]),
-        norm=LogNorm(vmax=_largest_distinguished(scored)) if is_logarithmic else None,
-        cmap=COLOUR_MAP if tuned.by == "accuracy" else f"{COLOUR_MAP}_r",
-        linewidths=0,
-        zorder=3,
-    )
-    if name in tuned.best:
-        ax.scatter(*_positions([tuned.best[name]], x, y), label="best", zorder=4, **BEST)
+    diverged_label = "diverged" if diverged else None
+    ax.scatter(*_positions(diverged, x_name, y_name), label=diverged_label, zorder=2, **DIVERGED)
+    colours = _score_colours(tuned, scored)
+    sizes = [6 + 5 * trial.rung for trial in scored]
+    shades = ax.scatter(*_positions(scored, x_name, y_name), s=sizes, linewidths=0, zorder=3, **colours)
+    if family.name in tuned.best:
+        best_position = _positions([tuned.best[family.name]], x_name, y_name)
+        ax.scatter(*best_position, label="best", zorder=4, **BEST)
 
-    _set_search_axis(ax, "x", family.ranges[x])
-    _set_search_axis(ax, "y", family.ranges[y])
-    style.label_axes(ax, style.quantity_label(x), style.quantity_label(y))
+    _set_search_axis(ax, "x", family.ranges[x_name])
+    _set_search_axis(ax, "y", family.ranges[y_name])
+    style.label_axes(ax, style.quantity_label(x_name), style.quantity_label(y_name))
     if scored:
         bar = style.add_colour_bar(ax, shades, f"validation {tuned.by}")
         if tuned.by == "accuracy":
             style.format_percent(bar.ax.yaxis)
-        elif is_logarithmic:
+        elif _is_logarithmic(tuned, scored):
             style.format_log_axis(bar.ax.yaxis)
     style.add_legend(ax)
     return ax
+
+
+def _score_colours(tuned: Trials, scored: list[Trial]) -> dict[str, Any]:
+    """Return the scores of trials and their colours, dark for bad ones, as options of `Axes.scatter`."""
+    from matplotlib.colors import LogNorm
+
+    scores = np.array([_score(tuned, trial) for trial in scored])
+    norm = LogNorm(vmax=_largest_distinguished(scored)) if _is_logarithmic(tuned, scored) else None
+    colour_map = COLOUR_MAP if tuned.by == "accuracy" else f"{COLOUR_MAP}_r"
+    return {"c": scores, "norm": norm, "cmap": colour_map}
 
 
 def _mapped_family(tuned: Trials, method: str | None) -> Family:
@@ -164,12 +175,12 @@ def _mapped_family(tuned: Trials, method: str | None) -> Family:
     name = tuned.winner if method is None else method
     by_name = {family.name: family for family in tuned.families}
     if name not in by_name:
-        raise ValueError(
-            f"there is no method {name!r} in this search; accepted: {', '.join(map(repr, by_name))}"
-        )
-    searched = len(by_name[name].ranges)
-    if searched < 2:
-        raise ValueError(f"a map needs two coefficients that were searched, {name} has {searched}")
+        accepted = ", ".join(map(repr, by_name))
+        raise ValueError(f"there is no method {name!r} in this search; accepted: {accepted}")
+
+    searched_count = len(by_name[name].ranges)
+    if searched_count < 2:
+        raise ValueError(f"a map needs two coefficients that were searched, {name} has {searched_count}")
     return by_name[name]
 
 
@@ -188,25 +199,26 @@ def importance(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     Axes
     """
     _check_trials(tuned)
-    by_method = {name: coefficients for name, coefficients in tuned.importance.items() if coefficients}
+    by_method = {method: shares for method, shares in tuned.importance.items() if shares}
     if not by_method:
         raise ValueError(
             "importance needs a method with at least eight candidates, and this search has none: pass more "
             "candidates to tune"
         )
 
-    total_rows = sum(len(coefficients) + 1 for coefficients in by_method.values())
-    ax = style.axes_or_new(ax, height=0.85 + 0.17 * total_rows)
-    first_row, labels = 0, dict[int, str]()
-    for index, (method, coefficients) in enumerate(by_method.items()):
-        rows = range(first_row, first_row + len(coefficients))
+    row_count = sum(len(shares) + 1 for shares in by_method.values())  # an empty row separates methods
+    ax = style.axes_or_new(ax, height=0.85 + 0.17 * row_count)
+    first_row = 0
+    row_labels: dict[int, str] = {}
+    for index, (method, shares) in enumerate(by_method.items()):
+        rows = range(first_row, first_row + len(shares))
         colour = style.line_style(index)["color"]
-        ax.barh(rows, list(coefficients.values()), height=0.75, color=colour, label=method)
-        labels |= dict(zip(rows, map(style.quantity_label, coefficients), strict=True))
-        first_row += len(coefficients) + 1  # an empty row separates methods
+        ax.barh(rows, list(shares.values()), height=0.75, color=colour, label=method)
+        row_labels.update(zip(rows, map(style.quantity_label, shares), strict=True))
+        first_row += len(shares) + 1
 
-    ax.set_yticks(list(labels), list(labels.values()))
-    ax.set_ylim(total_rows - 1.4, -0.6)
+    ax.set_yticks(list(row_labels), list(row_labels.values()))
+    ax.set_ylim(row_count - 1.4, -0.6)
     ax.set_xlim(left=0)
     style.label_axes(ax, "importance", "")
     style.format_percent(ax.xaxis)
@@ -230,8 +242,10 @@ def _family_label(tuned: Trials, family: Family) -> str:
     """Return a method's name, with the number of diverged candidates or a note that none reached the end."""
     if family.name not in tuned.best:
         return f"{family.name}\n(none at the end)"
-    diverged = sum(trial.diverged for trial in _trials_of(tuned, family))
-    return f"{family.name}\n({diverged} diverged)" if diverged else family.name
+    diverged_count = sum(trial.diverged for trial in _trials_of(tuned, family))
+    if not diverged_count:
+        return family.name
+    return f"{family.name}\n({diverged_count} diverged)"
 
 
 def _score(tuned: Trials, trial: Trial) -> float:
@@ -246,12 +260,12 @@ def _spread_heights(count: int) -> Floats:
 
 def _grey(index: int, count: int) -> str:
     """Return the grey of rung `index` of `count`: light for the first, black for the last."""
-    return str(round(0.78 * (1 - index / max(count - 1, 1)), 3))
+    return str(round(LIGHTEST_GREY * (1 - index / max(count - 1, 1)), 3))
 
 
-def _has_score(trial: Trial) -> bool:
-    """Return True if a trial was evaluated and has not diverged."""
-    return trial.known and not trial.diverged
+def _with_score(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the trials that were evaluated and have not diverged."""
+    return [trial for trial in trials if trial.known and not trial.diverged]
 
 
 def _is_logarithmic(tuned: Trials, trials: list[Trial]) -> bool:
@@ -264,10 +278,11 @@ def _largest_distinguished(trials: list[Trial]) -> float:
     return float(np.quantile([trial.loss for trial in trials], 1 - WORST))
 
 
-def _positions(trials: list[Trial], x: str, y: str) -> tuple[list[float], list[float]]:
+def _positions(trials: list[Trial], x_name: str, y_name: str) -> tuple[list[float], list[float]]:
     """Return the values of two coefficients, each of all trials."""
-    values = [trial.candidate.values for trial in trials]
-    return [value[x] for value in values], [value[y] for value in values]
+    x = [trial.candidate.values[x_name] for trial in trials]
+    y = [trial.candidate.values[y_name] for trial in trials]
+    return x, y
 
 
 def _set_search_axis(ax: Axes, name: Literal["x", "y"], searched: Between) -> None:
@@ -288,28 +303,34 @@ def _set_search_axis(ax: Axes, name: Literal["x", "y"], searched: Between) -> No
     from matplotlib.ticker import FixedLocator
 
     axis = ax.xaxis if name == "x" else ax.yaxis
-    set_scale, set_limits = getattr(ax, f"set_{name}scale"), getattr(ax, f"set_{name}lim")
+    set_scale = getattr(ax, f"set_{name}scale")
+    set_limits = getattr(ax, f"set_{name}lim")
     ends = np.array(searched.range())
-    nines = [tick for tick in NINES if ends[0] <= tick <= ends[1]]
+    low, high = ends
+    nines = [tick for tick in NINES if low <= tick <= high]
 
     if searched.scale == "complement" and len(nines) > 1:  # logarithmic for 1 - x, from right to left
         set_scale("function", functions=(_to_nines, _from_nines))
         axis.set_major_locator(FixedLocator(nines))
         axis.set_major_formatter(lambda value, _: f"{value:g}")
         set_limits(*_from_nines(_with_margin(_to_nines(ends))))
-    elif searched.scale == "log" and ends[1] / ends[0] >= MIN_LOG_RATIO:
+        return
+
+    if searched.scale == "log" and high / low >= MIN_LOG_RATIO:
         set_scale("log")
         set_limits(*np.exp(_with_margin(np.log(ends))))
         style.format_log_axis(axis)
-    else:
-        set_limits(*_with_margin(ends))
-        ax.ticklabel_format(axis=name, useOffset=False)
-        ax.locator_params(axis=name, nbins=MAX_X_TICKS if name == "x" else MAX_TICKS)
+        return
+
+    set_limits(*_with_margin(ends))
+    ax.ticklabel_format(axis=name, useOffset=False)
+    ax.locator_params(axis=name, nbins=MAX_X_TICKS if name == "x" else MAX_TICKS)
 
 
 def _with_margin(ends: Floats) -> Floats:
     """Return the two ends of a range with a margin of 5 % on both sides."""
-    return np.asarray(ends + 0.05 * (ends[1] - ends[0]) * np.array([-1.0, 1.0]))
+    margin = 0.05 * (ends[1] - ends[0])
+    return np.asarray(ends + margin * np.array([-1.0, 1.0]))
 
 
 def _to_nines(values: ArrayLike) -> Floats:

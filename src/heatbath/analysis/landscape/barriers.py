@@ -51,14 +51,14 @@ def barrier(curve: xr.Dataset | xr.DataArray) -> xr.Dataset:
     1.0
     """
     loss = _labelled_loss(curve, "alpha")
-    first, last = _index_of(loss, "alpha", 0), _index_of(loss, "alpha", 1)
-    between = loss.isel(alpha=slice(first, last + 1))
+    index_a = _index_of(loss, "alpha", 0)
+    index_b = _index_of(loss, "alpha", 1)
+    between = loss.isel(alpha=slice(index_a, index_b + 1))
     between = between.where(between.notnull(), np.inf)
-    return _relative_to_ends(
-        xr.Dataset({"loss": between.max("alpha"), "alpha": between.idxmax("alpha")}),
-        loss.isel(alpha=first, drop=True),
-        loss.isel(alpha=last, drop=True),
-    )
+    highest = xr.Dataset({"loss": between.max("alpha"), "alpha": between.idxmax("alpha")})
+    loss_a = loss.isel(alpha=index_a, drop=True)
+    loss_b = loss.isel(alpha=index_b, drop=True)
+    return _relative_to_ends(highest, loss_a, loss_b)
 
 
 def saddle(surface: xr.Dataset | xr.DataArray) -> xr.Dataset:
@@ -82,26 +82,31 @@ def saddle(surface: xr.Dataset | xr.DataArray) -> xr.Dataset:
     """
     loss = _labelled_loss(surface, "alpha", "beta")
     row = _index_of(loss, "alpha", 1)
-    column_a, column_b = _index_of(loss, "beta", 1), _index_of(loss, "beta", 0)
-    a, b = loss.isel(alpha=row, beta=column_a, drop=True), loss.isel(alpha=row, beta=column_b, drop=True)
+    column_a = _index_of(loss, "beta", 1)
+    column_b = _index_of(loss, "beta", 0)
+    loss_a = loss.isel(alpha=row, beta=column_a, drop=True)
+    loss_b = loss.isel(alpha=row, beta=column_b, drop=True)
 
+    alphas = loss["alpha"].values
+    betas = loss["beta"].values
     surfaces = loss.transpose(..., "alpha", "beta").values
     passes = np.empty((*surfaces.shape[:-2], 3))
     for index in np.ndindex(surfaces.shape[:-2]):
         highest, (i, j) = _lowest_pass(surfaces[index], (row, column_a), (row, column_b))
-        passes[index] = highest, loss["alpha"].values[i], loss["beta"].values[j]
+        passes[index] = highest, alphas[i], betas[j]
 
     names = ("loss", "alpha", "beta")
-    highest_points = {name: a.copy(data=passes[..., k]) for k, name in enumerate(names)}
-    return _relative_to_ends(xr.Dataset(highest_points), a, b)
+    highest_points = {name: loss_a.copy(data=passes[..., k]) for k, name in enumerate(names)}
+    return _relative_to_ends(xr.Dataset(highest_points), loss_a, loss_b)
 
 
-def _relative_to_ends(highest: xr.Dataset, a: xr.DataArray, b: xr.DataArray) -> xr.Dataset:
+def _relative_to_ends(highest: xr.Dataset, loss_a: xr.DataArray, loss_b: xr.DataArray) -> xr.Dataset:
     """Return the highest loss with its heights above both ends; all NaN where an end is not finite."""
-    is_finite = np.isfinite(a) & np.isfinite(b)
-    highest = highest.where(is_finite)
-    from_a, from_b = highest["loss"] - a.where(is_finite), highest["loss"] - b.where(is_finite)
-    return highest.assign(height=np.minimum(from_a, from_b), from_a=from_a, from_b=from_b)
+    is_finite = np.isfinite(loss_a) & np.isfinite(loss_b)
+    finite_highest = highest.where(is_finite)
+    from_a = finite_highest["loss"] - loss_a.where(is_finite)
+    from_b = finite_highest["loss"] - loss_b.where(is_finite)
+    return finite_highest.assign(height=np.minimum(from_a, from_b), from_a=from_a, from_b=from_b)
 
 
 def _lowest_pass(loss: NDArray[Any], start: Cell, goal: Cell) -> Pass:
@@ -125,12 +130,15 @@ def _lowest_pass(loss: NDArray[Any], start: Cell, goal: Cell) -> Pass:
         highest, highest_cell, cell = heapq.heappop(queue)
         if cell == goal:
             return Pass(highest, highest_cell)
-        i, j = cell
-        for neighbour in ((i + 1, j), (i - 1, j), (i, j + 1), (i, j - 1)):
-            if neighbour in unvisited:
-                height = unvisited.pop(neighbour)
-                top = (height, neighbour) if height > highest else (highest, highest_cell)
-                heapq.heappush(queue, (*top, neighbour))
+        row, column = cell
+        for neighbour in ((row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)):
+            if neighbour not in unvisited:
+                continue
+            height = unvisited.pop(neighbour)
+            if height > highest:
+                heapq.heappush(queue, (height, neighbour, neighbour))
+            else:
+                heapq.heappush(queue, (highest, highest_cell, neighbour))
 
 
 def _labelled_loss(result: object, *dims: str) -> xr.DataArray:

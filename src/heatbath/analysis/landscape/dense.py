@@ -36,6 +36,8 @@ from heatbath.models.dense import ACTIVATIONS, MLP
 Theta: TypeAlias = ArrayLike | xr.DataArray
 Split: TypeAlias = Literal["train", "test"]
 
+MAX_STRIDE_GROWTH = 4  # factor from the mixtures of a call to those of the next one
+
 
 class SplitData(NamedTuple):
     """Examples of a split: inputs X and targets Y (draw, example, column).
@@ -170,28 +172,33 @@ def _evaluate(
     if not isinstance(problem, Problem) or not isinstance(network, MLP):
         raise TypeError(f"a Problem and an MLP are needed, got {problem!r} and {network!r}")
     data = _split_data(problem, split)
-    size = network.parameters(problem.inputs, problem.outputs)
-    labelled = [_labelled_theta(theta, size) for theta in thetas]
-    families, broadcast = _broadcast([*labelled, _labelled_draws(draw, problem.draws)])
-    *theta_values, draw_values = broadcast
-    is_single = np.result_type(*(theta.dtype for theta in labelled)) == np.float32
-    dtype = np.float32 if is_single else np.float64
-    corners = np.stack([theta.reshape(-1, size) for theta in theta_values], axis=1).astype(dtype, copy=False)
+    theta_size = network.parameters(problem.inputs, problem.outputs)
+    labelled_thetas = [_labelled_theta(theta, theta_size) for theta in thetas]
+    labelled_draws = _labelled_draws(draw, problem.draws)
+    families, (*corner_thetas, draws) = _broadcast([*labelled_thetas, labelled_draws])
 
+    is_single = np.result_type(*(theta.dtype for theta in labelled_thetas)) == np.float32
+    dtype = np.float32 if is_single else np.float64
+    by_corner = [theta.reshape(-1, theta_size) for theta in corner_thetas]
+    corners = np.stack(by_corner, axis=1).astype(dtype, copy=False)
     sizes = network.sizes(problem.inputs, problem.outputs)
     shape = Shape(sizes, ACTIVATIONS[network.activation].number, TASKS[problem.task].number)
-    sums = _sum_losses(shape, data, corners, weights, draw_values.ravel(), thread_count(threads))
+    sums = _sum_losses(shape, data, corners, weights, draws.ravel(), thread_count(threads))
 
-    examples, lengths = data.X.shape[1], (*families.shape, *map(len, grid.values()))
+    example_count = data.X.shape[1]
+    lengths = (*families.shape, *map(len, grid.values()))
     dims = (*families.dims, *grid)
-    means = {name: (dims, total.reshape(lengths) / examples) for name, total in sums.items()}
+    means = {name: (dims, total.reshape(lengths) / example_count) for name, total in sums.items()}
     return xr.Dataset(means, {**families.coords, **grid})
 
 
 def _split_data(problem: Problem, split: Split) -> SplitData:
     """Return the examples of a split, with their weights as a column of Y if they have any."""
     choice("split", split, ("train", "test"))
-    X, Y = (problem.X_train, problem.Y_train) if split == "train" else (problem.X_test, problem.Y_test)
+    if split == "train":
+        X, Y = problem.X_train, problem.Y_train
+    else:
+        X, Y = problem.X_test, problem.Y_test
     if not X.shape[1]:
         raise ValueError("there are no test examples: pass split='train'")
     return SplitData(X, *append_weights(Y, problem.relative_weights(split)))
@@ -269,31 +276,44 @@ def _sum_losses(
     threads : int
         Number of threads.
     """
-    loss, correct = np.full((2, len(corners), len(weights)), np.nan)
-    finite = np.flatnonzero(np.isfinite(corners).all(axis=(1, 2))).tolist()
-    loss[finite] = correct[finite] = 0.0
+    is_finite = np.isfinite(corners).all(axis=(1, 2))
+    finite_families = np.flatnonzero(is_finite).tolist()
+    loss = np.full((len(corners), len(weights)), np.nan)
+    loss[is_finite] = 0.0
+    correct = loss.copy()
+    if not finite_families:
+        return {"loss": loss, "accuracy": correct}
 
     layout = Wide() if shape.uses_blas else Alone()
-    network = shape.network(layout, lane_count(corners.dtype), CHUNK, skip=int(len(shape.schemes) > 1))
+    skipped_layers = 1 if _has_second_layer(shape) else 0  # their outputs are mixed instead
+    network = shape.network(layout, lane_count(corners.dtype), CHUNK, skip=skipped_layers)
 
-    def chunk_evaluation(family: int, first: int) -> Callable[[int, int], None]:
+    def chunk_evaluation(family: int, first_example: int) -> Callable[[int, int], None]:
         """Return a function that adds a chunk of examples to the sums of a range of mixtures."""
-        rows = slice(first, first + CHUNK)
-        x, y = (np.ascontiguousarray(array[draws[family], rows], corners.dtype) for array in (data.X, data.Y))
+        examples = slice(first_example, first_example + CHUNK)
+        x = np.ascontiguousarray(data.X[draws[family], examples], corners.dtype)
+        y = np.ascontiguousarray(data.Y[draws[family], examples], corners.dtype)
         inputs, *mixed = _second_layer_inputs(shape, corners[family], weights, x)
         mixture = MixtureData(corners[family], inputs, y, data.weight_column)
         arguments = (mixture, weights, *mixed, network, loss[family], correct[family])
         return lambda start, end: evaluate_mixtures(layout, start, end, *arguments)
 
-    if finite:  # compile, and load BLAS, whose threads can't be limited before
-        chunk_evaluation(finite[0], 0)(0, 0)
+    # Compile, and load BLAS, whose threads can't be limited before
+    evaluate_none = chunk_evaluation(finite_families[0], 0)
+    evaluate_none(0, 0)
+    blas_limit = one_blas_thread() if shape.uses_blas else nullcontext()
     stride = threads
-    with one_blas_thread() if shape.uses_blas else nullcontext(), deferred_interrupts() as interrupted:
-        for family in finite:
-            for first in range(0, data.X.shape[1], CHUNK):
-                evaluate = chunk_evaluation(family, first)
+    with blas_limit, deferred_interrupts() as interrupted:
+        for family in finite_families:
+            for first_example in range(0, data.X.shape[1], CHUNK):
+                evaluate = chunk_evaluation(family, first_example)
                 stride = _evaluate_in_calls(evaluate, len(weights), stride, threads, interrupted)
     return {"loss": loss, "accuracy": correct}
+
+
+def _has_second_layer(shape: Shape) -> bool:
+    """Return True if a network has more than one layer."""
+    return len(shape.schemes) > 1
 
 
 def _second_layer_inputs(
@@ -312,10 +332,12 @@ def _second_layer_inputs(
     int
         Number of the activation.
     """
-    if len(shape.schemes) == 1:
+    if not _has_second_layer(shape):
         return x[None], np.ones((len(weights), 1), x.dtype), ACTIVATIONS["identity"].number
-    width, out = shape.sizes[:2]
-    W, bias = corners[:, : width * out].reshape(-1, out, width), corners[:, width * out : (width + 1) * out]
+    inputs, units = shape.sizes[:2]
+    first_bias = inputs * units
+    W = corners[:, :first_bias].reshape(-1, units, inputs)
+    bias = corners[:, first_bias : first_bias + units]
     with np.errstate(over="ignore", invalid="ignore"):
         outputs = x @ W.transpose(0, 2, 1) + bias[:, None]
     return outputs, weights.astype(x.dtype), shape.activation
@@ -348,20 +370,20 @@ def _evaluate_in_calls(
     int
         Number of mixtures that take PATIENCE seconds.
     """
-    done = 0
-    while done < count:
+    evaluated = 0
+    while evaluated < count:
         if interrupted():
             raise KeyboardInterrupt
-        size = min(stride, count - done)
+        call_size = min(stride, count - evaluated)
 
-        def work(start: int, end: int, offset: int = done) -> None:
+        def work(start: int, end: int, offset: int = evaluated) -> None:
             """Evaluate one thread's share of this call, whose first mixture is `offset`."""
             evaluate(offset + start, offset + end)
 
         start_time = time.perf_counter()
-        spread(work, size, threads)
+        spread(work, call_size, threads)
         seconds = time.perf_counter() - start_time
-        # As many mixtures as take PATIENCE seconds, but at most four times as many as in this call
-        stride = max(threads, min(4 * stride, int(size * PATIENCE / max(seconds, 1e-9))))
-        done += size
+        patient_size = int(call_size * PATIENCE / max(seconds, 1e-9))
+        stride = max(threads, min(MAX_STRIDE_GROWTH * stride, patient_size))
+        evaluated += call_size
     return stride
