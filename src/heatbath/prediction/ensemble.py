@@ -13,7 +13,7 @@ from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS, Task
 from heatbath.models.dense import MLP
 from heatbath.models.likelihood import Likelihood
-from heatbath.prediction.averages import Average, Prediction, entropy_of, predict_new_data
+from heatbath.prediction.ensemble_average import Average, Prediction, entropy_of, predict_new_data
 from heatbath.prediction.predictive_distributions import Categorical, Mixture, mixture_of
 
 
