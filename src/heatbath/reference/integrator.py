@@ -174,11 +174,8 @@ class Reference:
             self.state = self._starting_state(theta, momenta, settled)
         if settled.draws is not None and not self.state.noise.size:
             raise ValueError("variances that are drawn need a state with noise, (chains, targets)")
-        self.temperature = {
-            member.part.name: np.full(len(theta), np.nan)
-            for member in self.members
-            if any(substep.kind.reads for substep in member.part.method.substeps)
-        }
+        reading_parts = [part for part in settled.parts if _reads_temperature(part)]
+        self.temperature = {part.name: np.full(len(theta), np.nan) for part in reading_parts}
 
     def advance(self, steps: int, observe: Observer | None = None) -> None:
         """Make some steps of all chains, which changes `state` and `temperature`.
@@ -502,6 +499,11 @@ def _with_shape_check(noise: Noise, shape: tuple[int, ...]) -> Noise:
         return drawn
 
     return checked_noise
+
+
+def _reads_temperature(part: Part) -> bool:
+    """Return True if a letter of a part's word reads the kinetic temperature."""
+    return any(substep.kind.reads for substep in part.method.substeps)
 
 
 def _member(part: Part, rotated: bool) -> _Member:
