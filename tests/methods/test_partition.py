@@ -186,5 +186,6 @@ def test_a_partition_is_a_value():
         partition.h = 0.2
     partition.methods["hidden"] = hb.SGD()
     assert partition == hb.AdLaLa()
+    assert pickle.dumps(partition) == pickle.dumps(copy.deepcopy(partition))  # without what is cached
     assert repr(hb.Partition(hb.SGD(), h=0.1)) == "Partition(SGD(), h=0.1)"
     assert "'output': Langevin(gamma=0.1" in repr(partition)

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from heatbath.datasets.problem import Floats
 from heatbath.diagnostics.mcmc import rhat_and_ess
 from heatbath.runs.run import Run, check_run
+
+FEWEST_SAMPLES = 4  # of each chain, whose two halves R-hat compares
 
 
 @dataclass(frozen=True)
@@ -67,21 +69,26 @@ def convergence(run: Run, X: ArrayLike | None = None) -> Convergence:
     True
     """
     check_run(run, single=True)
-    alive = run.died < 0
-    chains, count = np.count_nonzero(alive), run.data.sizes.get("sample", 0)
-    if chains < 2 or count < 4:
+    is_alive = run.died < 0
+    chain_count = np.count_nonzero(is_alive)
+    sample_count = run.data.sizes.get("sample", 0)
+    if chain_count < 2 or sample_count < FEWEST_SAMPLES:
         raise ValueError(
-            f"R-hat needs at least 2 chains and 4 samples, got {chains} and {count}: train with more chains, "
-            "or samples"
+            f"R-hat needs at least 2 chains and {FEWEST_SAMPLES} samples, got {chain_count} and "
+            f"{sample_count}: train with more chains, or samples"
         )
+    inputs = _evenly_spaced_inputs(run) if X is None else X
+    return convergence_of(run.outputs(inputs, samples=True)[is_alive])
+
+
+def _evenly_spaced_inputs(run: Run) -> NDArray[np.float64]:
+    """Return the inputs of some training examples in the user's units, (examples, features)."""
     problem = run.problem
-    if X is None:
-        draws = np.unique(run.data["draw"])
-        if len(draws) > 1:
-            raise ValueError(f"the chains have {len(draws)} different data sets: they sample different laws")
-        rows = np.unique(np.linspace(0, problem.X_train.shape[1] - 1, RULE.inputs).astype(int))
-        X = problem.X_train[draws[0], rows] * problem.scale + problem.shift
-    return convergence_of(run.outputs(X, samples=True)[alive])
+    draws = np.unique(run.data["draw"])
+    if len(draws) > 1:
+        raise ValueError(f"the chains have {len(draws)} different data sets: they sample different laws")
+    rows = np.unique(np.linspace(0, problem.X_train.shape[1] - 1, RULE.inputs).astype(int))
+    return np.asarray(problem.X_train[draws[0], rows] * problem.scale + problem.shift)
 
 
 def convergence_of(outputs: Floats) -> Convergence:

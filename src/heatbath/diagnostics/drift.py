@@ -62,7 +62,10 @@ class DriftWarning(RuntimeWarning):
 
     def __init__(self, series: str = "", step: int = 0, statistic: float = math.nan, since: int = 0) -> None:
         super().__init__(series, step, statistic, since)
-        self.series, self.step, self.statistic, self.since = series, step, statistic, since
+        self.series = series
+        self.step = step
+        self.statistic = statistic
+        self.since = since
 
     def __str__(self) -> str:
         return (
@@ -101,8 +104,10 @@ class Watch:
         """Discard all values and start again with the next one."""
         self._values: deque[float] = deque()  # means of complete blocks
         self._length = 1  # values per block
-        self._filled, self._sum = 0, 0.0  # values in the incomplete block, and their sum
-        self._time, self._blocks = 1.0, 0  # autocorrelation time in blocks, and blocks judged so far
+        self._filled = 0  # values in the incomplete block
+        self._sum = 0.0  # of these values
+        self._time = 1.0  # autocorrelation time in blocks
+        self._blocks = 0  # blocks judged so far
         # One entry for each δ:
         self._logs = np.full(len(RISES), -math.inf)  # log R
         self._falls = self._logs.copy()  # log R of the negative series
@@ -126,7 +131,9 @@ class Watch:
         if self._filled < self._length:
             return None
 
-        block_mean, self._sum, self._filled = self._sum / self._length, 0.0, 0
+        block_mean = self._sum / self._length
+        self._sum = 0.0
+        self._filled = 0
         self._judge(block_mean)
         if self.statistic >= self.false_alarms:
             since = int(self._since[self._rises.argmax()]) * self._length
@@ -172,7 +179,8 @@ class Watch:
             pairs = np.array(self._values).reshape(-1, 2).mean(axis=1).tolist()
             length = 2 * self._length
             self.forget()
-            self._values, self._length = deque(pairs), length
+            self._values = deque(pairs)
+            self._length = length
 
     def state_dict(self) -> dict[str, Any]:
         """Return the complete state as plain values."""
@@ -188,7 +196,8 @@ class Watch:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state from `state_dict`."""
-        self.step, self._values = state["step"], deque(state["values"])
+        self.step = state["step"]
+        self._values = deque(state["values"])
         self._length, self._filled, self._sum, self._time, self._blocks = state["numbers"]
         self._logs, self._falls, self._rises = (np.array(state[name]) for name in ("logs", "falls", "rises"))
         self._since = np.array(state["since"], np.int64)

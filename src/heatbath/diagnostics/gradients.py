@@ -43,23 +43,34 @@ def gradient_moments(
         Mean of the gradient and mean of its squares, (parameters,) each.
     """
     problem = likelihood.problem
-    X, Y = problem.X_train[draw], problem.Y_train[draw]
-    weights = problem.relative_weights("train")
-    w = np.ones(len(X)) if weights is None else weights[draw]
-    size = network.parameters(problem.inputs, likelihood.outputs)
-    sums, squares = np.zeros(size), np.zeros(size)
+    X = problem.X_train[draw]
+    Y = problem.Y_train[draw]
+    relative_weights = problem.relative_weights("train")
+    weights = np.ones(len(X)) if relative_weights is None else relative_weights[draw]
     parameters = np.asarray(theta, np.float64)
-    for first in range(0, len(X), ROWS):
-        rows = slice(first, first + ROWS)
-        end = size  # layers come from the last to the first
-        for inputs, back in _backpropagate(
-            network, parameters, X[rows], Y[rows], likelihood, variances, w[rows, None]
-        ):
-            for total, power in ((sums, 1), (squares, 2)):
-                weight, bias = (back**power).T @ inputs**power, (back**power).sum(axis=0)
-                total[end - weight.size - bias.size : end] += np.concatenate([weight.ravel(), bias])
-            end -= weight.size + bias.size
-    return sums / len(X), squares / len(X)
+    gradient_sums = np.zeros(len(parameters))
+    square_sums = np.zeros(len(parameters))
+    for start in range(0, len(X), ROWS):
+        rows = slice(start, start + ROWS)
+        layers = _backpropagate(
+            network, parameters, X[rows], Y[rows], likelihood, variances, weights[rows, None]
+        )
+        gradient_sums += _sum_over_examples(layers, power=1)
+        square_sums += _sum_over_examples(layers, power=2)
+    return gradient_sums / len(X), square_sums / len(X)
+
+
+def _sum_over_examples(layers: list[tuple[Array, Array]], power: int) -> Array:
+    """Return the sum over examples of a power of their gradients, (parameters,); see `gradient_moments`.
+
+    `layers` is what `_backpropagate` returns.
+    """
+    tensor_sums = []
+    for inputs, derivatives in reversed(layers):
+        weight_sums = (derivatives**power).T @ inputs**power
+        bias_sums = (derivatives**power).sum(axis=0)
+        tensor_sums += [weight_sums.ravel(), bias_sums]
+    return np.concatenate(tensor_sums)
 
 
 def units_of_noise(run: Run, name: str, *index: int) -> tuple[float, Array | None]:
@@ -83,7 +94,8 @@ def units_of_noise(run: Run, name: str, *index: int) -> tuple[float, Array | Non
     if name not in run.data:
         return 1.0, None
     variances = run.data[name].values[index]
-    return mean_variance(variances) if "noise" in run.data else 1.0, variances
+    unit = mean_variance(variances) if "noise" in run.data else 1.0
+    return unit, variances
 
 
 def gradient_noise(run: Run) -> xr.DataArray:
@@ -100,9 +112,9 @@ def gradient_noise(run: Run) -> xr.DataArray:
         s² by chain and part; NaN for a chain that diverged.
     """
     check_run(run, single=True)
-    plan, problem = run.plan, run.problem
+    plan = run.plan
     parts = plan.parts()
-    n = problem.X_train.shape[1]
+    n = run.problem.X_train.shape[1]
     noise = np.full((len(run.theta), len(parts)), np.nan)
     for chain in np.flatnonzero(run.died < 0):
         draw = int(run.data["draw"].values[chain])
@@ -110,7 +122,8 @@ def gradient_noise(run: Run) -> xr.DataArray:
         mean, square = gradient_moments(run.network, run.theta[chain], plan.likelihood, draw, variances)
         variance = (1 / plan.batch - 1 / n) * np.maximum(square - mean**2, 0) * n / max(n - 1, 1) / unit
         for column, part in enumerate(parts):
-            noise[chain, column] = np.mean(np.concatenate([variance[list(span)] for span in part.tensors]))
+            elements = np.concatenate(part.tensors)
+            noise[chain, column] = np.mean(variance[elements])
     coordinates = {"part": [part.name for part in parts], "chain": run.data["chain"].values}
     return xr.DataArray(noise, coordinates, ("chain", "part"), "gradient_noise")
 
@@ -135,8 +148,10 @@ def gradient_heating(h: float, gamma: float, noise: float, curvature: float = 0.
     >>> round(gradient_heating(h=0.1, gamma=1.0, noise=2.0), 4)
     0.1001
     """
-    h, gamma = real("h", h, POSITIVE), real("gamma", gamma, FRICTION)
-    noise, curvature = real("noise", noise, NON_NEGATIVE), real("curvature", curvature)
+    h = real("h", h, POSITIVE)
+    gamma = real("gamma", gamma, FRICTION)
+    noise = real("noise", noise, NON_NEGATIVE)
+    curvature = real("curvature", curvature)
     if h**2 * curvature >= 4:
         raise ValueError(f"h² x curvature must be < 4, the limit of stability, got {h**2 * curvature:g}")
     if gamma == 0:
@@ -150,7 +165,8 @@ def kinetic_heating(h: float, gamma: float, noise: float) -> float:
     The excess over τ is h² s²/(1 - exp(-2γh)): momenta get one full kick between two O's. Exact without
     curvature, for white noise and words with one O.
     """
-    h, gamma = real("h", h, POSITIVE), real("gamma", gamma, FRICTION)
+    h = real("h", h, POSITIVE)
+    gamma = real("gamma", gamma, FRICTION)
     noise = real("noise", noise, NON_NEGATIVE)
     if gamma == 0:
         return math.inf if noise else 0.0
@@ -162,8 +178,11 @@ def adaptive_friction(h: float, tau: float, sigma: float, noise: float) -> float
 
     `noise` is the variance s² of the gradient noise. With `friction="sde"` the mean of ξ is γ_eff/ε.
     """
-    h, tau = real("h", h, POSITIVE), real("tau", tau, POSITIVE)
-    return (h * real("noise", noise, NON_NEGATIVE) + real("sigma", sigma) ** 2) / (2 * tau)
+    h = real("h", h, POSITIVE)
+    tau = real("tau", tau, POSITIVE)
+    noise = real("noise", noise, NON_NEGATIVE)
+    sigma = real("sigma", sigma)
+    return (h * noise + sigma**2) / (2 * tau)
 
 
 def _backpropagate(
@@ -181,18 +200,24 @@ def _backpropagate(
     derivative of each example is multiplied by its weight, (examples, 1).
     """
     activation = ACTIVATIONS[network.activation]
-    inputs, matrices, offset = [X], [], 0
     sizes = network.sizes(X.shape[1], likelihood.outputs)
+    matrices: list[Array] = []
+    layer_inputs: list[Array] = []
+    outputs = X
+    offset = 0
     for width, out in pairwise(sizes):
+        inputs = activation.value(outputs) if layer_inputs else X
         bias_offset = offset + width * out
+        next_offset = bias_offset + out
         W = theta[offset:bias_offset].reshape(out, width)
-        values = inputs[-1] @ W.T + theta[bias_offset : bias_offset + out]
-        offset = bias_offset + out
+        outputs = inputs @ W.T + theta[bias_offset:next_offset]
+        layer_inputs.append(inputs)
         matrices.append(W)
-        inputs.append(activation.value(values) if len(inputs) < len(sizes) - 1 else values)
-    back = likelihood.derivative(inputs.pop(), Y, variances) * weights
+        offset = next_offset
+
+    derivatives = likelihood.derivative(outputs, Y, variances) * weights
     layers = []
-    for values, W in zip(reversed(inputs), reversed(matrices), strict=True):
-        layers.append((values, back))
-        back = (back @ W) * activation.slope(values)
+    for inputs, W in zip(reversed(layer_inputs), reversed(matrices), strict=True):
+        layers.append((inputs, derivatives))
+        derivatives = (derivatives @ W) * activation.slope(inputs)
     return layers

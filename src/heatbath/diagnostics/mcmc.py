@@ -98,7 +98,8 @@ def _sizes(halves: Array) -> Array:
     total variance V (Vehtari and others, 2021).
     """
     scores = _scores(halves)
-    count, size = scores.shape[2], scores[0].size
+    count = scores.shape[2]
+    size = scores[0].size
     covariance = _autocovariance(scores)
     within = covariance[:, :1] * count / (count - 1)
     total = covariance[:, :1] + scores.mean(axis=2).var(axis=1, ddof=1)[:, None]
@@ -126,10 +127,11 @@ def checked_trace(trace: ArrayLike) -> Array:
             f"got one of {values.dtype} with shape {values.shape}"
         )
     values = np.atleast_2d(values).astype(np.float64)
-    if lost := np.count_nonzero(~np.isfinite(values)):
+    lost_count = np.count_nonzero(~np.isfinite(values))
+    if lost_count:
         raise ValueError(
-            f"a trace must be finite, got {lost} values that are not: leave out the chains that diverged and "
-            "the records without a value"
+            f"a trace must be finite, got {lost_count} values that are not: leave out the chains that "
+            "diverged and the records without a value"
         )
     return values
 
@@ -150,8 +152,9 @@ def _autocovariance(values: Array) -> Array:
 
 def _geyer(covariance: Array) -> float:
     """Return 1 + 2 Σ ρ_k, summed while the sums of neighbouring lags are positive and fall (Geyer, 1992)."""
-    pairs = covariance[: len(covariance) // 2 * 2].reshape(-1, 2).sum(axis=1) / covariance[0]
-    positive = pairs[: int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)]
+    pair_sums = covariance[: len(covariance) // 2 * 2].reshape(-1, 2).sum(axis=1) / covariance[0]
+    is_noise = pair_sums <= 0
+    positive = pair_sums[: int(np.argmax(is_noise))] if is_noise.any() else pair_sums
     return 2.0 * float(np.minimum.accumulate(positive).sum()) - 1.0
 
 

@@ -25,6 +25,7 @@ BLOCKS = 256  # block means that a running mean keeps at most
 COSINES = 8  # slow waves that estimate the error of a series: 7 % too small at 20 correlation times
 SPANS = 10  # correlation times a series must span before its slow waves can be estimated
 NORMAL = 1.96  # standard errors on each side of a 95 % interval
+INTERVAL_PERCENTILES = (2.5, 97.5)  # ends of a 95 % interval
 UNBOUNDED = (-math.inf, math.inf)
 SHARES = (0.0, 1.0)
 ROUNDING = 1e-12  # of sums of weights
@@ -111,7 +112,9 @@ class BlockAverage:
     def __init__(self, most: int = BLOCKS) -> None:
         self._most = most if most == BLOCKS else whole("most", most, low=2 * FEWEST)
         self._means: list[float] = []
-        self._length, self._sum, self._filled = 1, 0.0, 0
+        self._length = 1
+        self._sum = 0.0
+        self._filled = 0
         self._count = 0
 
     def __len__(self) -> int:
@@ -129,7 +132,8 @@ class BlockAverage:
 
         if self._filled == self._length:
             self._means.append(self._sum / self._length)
-            self._sum, self._filled = 0.0, 0
+            self._sum = 0.0
+            self._filled = 0
 
         if len(self._means) == self._most:
             pairs = np.array(self._means[: self._most // 2 * 2]).reshape(-1, 2)
@@ -156,8 +160,10 @@ class BlockAverage:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state from `state_dict`."""
-        self._means, self._length = list(state["means"]), state["length"]
-        self._sum, self._filled = state["sum"], state["filled"]
+        self._means = list(state["means"])
+        self._length = state["length"]
+        self._sum = state["sum"]
+        self._filled = state["filled"]
         self._count = len(self._means) * self._length + self._filled
 
 
@@ -212,7 +218,8 @@ def student(
     """
     array = np.asarray(values, np.float64).ravel()
     if weights is None:
-        value, error = float(array.mean()), _error(array[:, None], of)
+        value = float(array.mean())
+        error = _error(array[:, None], of)
     else:
         w = np.asarray(weights, np.float64).ravel()
         value = float(w @ array / w.sum())
@@ -227,11 +234,13 @@ def _interval_within(value: float, half_width: float, low: float, high: float) -
     distance from one finite bound, or for the logit log(above / below) between two. A value on or beyond a
     bound has no interval.
     """
-    above, below = value - low, high - value
-    is_unbounded = above > 0 and below > 0 and math.isinf(above) and math.isinf(below)
+    above = value - low
+    below = high - value
+    is_inside = above > 0 and below > 0
+    is_unbounded = is_inside and math.isinf(above) and math.isinf(below)
     if half_width == 0 or is_unbounded:
         return Measured(value, value - half_width, value + half_width)
-    if not (above > 0 and below > 0 and math.isfinite(half_width)):
+    if not is_inside or not math.isfinite(half_width):
         return Measured(value, math.nan, math.nan)
 
     # The delta method turns the half width into a factor on the distance, or on the odds.
@@ -242,9 +251,10 @@ def _interval_within(value: float, half_width: float, low: float, high: float) -
         factor = math.exp(min(half_width / below, LARGEST))
         return Measured(value, high - below * factor, high - below / factor)
     factor = math.exp(min(half_width * (above + below) / (above * below), LARGEST))
-    fractions = (above / (above + below / odds_factor) for odds_factor in (1 / factor, factor))
-    lower_end, upper_end = (low + (high - low) * fraction for fraction in fractions)
-    return Measured(value, lower_end, upper_end)
+    lower_fraction = above / (above + below / (1 / factor))
+    upper_fraction = above / (above + below / factor)
+    width = high - low
+    return Measured(value, low + width * lower_fraction, low + width * upper_fraction)
 
 
 def over_chains(values: ArrayLike, *, lower_is_better: bool = False) -> OverChains:
@@ -270,7 +280,8 @@ def over_chains(values: ArrayLike, *, lower_is_better: bool = False) -> OverChai
             "a record, as in run.accuracy('test').isel(record=-1)"
         )
     estimate = mean(array[:, None])
-    best, worst = float(array.max()), float(array.min())
+    best = float(array.max())
+    worst = float(array.min())
     if lower_is_better:
         best, worst = worst, best
     std = float(array.std(ddof=1)) if len(array) > 1 else math.nan
@@ -296,15 +307,16 @@ def bootstrap(
     """
     arrays = [np.asarray(sample, np.float64) for sample in samples]
     sizes = [len(array) for array in arrays]
-    values = [
-        statistic(*(array[rows] for array, rows in zip(arrays, drawn, strict=True)))
-        for drawn in resampled(*sizes, paired=paired, repeats=repeats)
-    ]
-    defined = np.array(values)[~np.isnan(values)]
-    low, high = math.nan, math.nan
-    if len(defined):
-        low, high = np.percentile(defined, [2.5, 97.5], method="nearest")
-    return Measured(float(statistic(*arrays)), float(low), float(high))
+    resampled_statistics = []
+    for rows_of_samples in resampled(*sizes, paired=paired, repeats=repeats):
+        resamples = [array[rows] for array, rows in zip(arrays, rows_of_samples, strict=True)]
+        resampled_statistics.append(statistic(*resamples))
+    defined = np.array(resampled_statistics)[~np.isnan(resampled_statistics)]
+    value = float(statistic(*arrays))
+    if not len(defined):
+        return Measured(value, math.nan, math.nan)
+    low, high = np.percentile(defined, INTERVAL_PERCENTILES, method="nearest")
+    return Measured(value, float(low), float(high))
 
 
 def resampled(*sizes: int, paired: bool = True, repeats: int = 2000) -> Iterator[list[NDArray[np.int64]]]:
@@ -348,14 +360,17 @@ def frequency(
     '100.0 % (51.0 to 100.0)'
     """
     events = np.asarray(happened, np.float64).ravel()
-    members = np.zeros(len(events)) if groups is None else np.asarray(groups).ravel()
+    group_numbers = np.zeros(len(events)) if groups is None else np.asarray(groups).ravel()
     w = np.ones(len(events)) if weights is None else np.asarray(weights, np.float64).ravel()
-    masks = [members == group for group in np.unique(members)]
-    rates = np.array([np.average(events[rows], weights=w[rows]) for rows in masks])
-    low, high = wilson(rates, np.array([effective(w[rows]) for rows in masks]))
-    value = float(rates.mean())
-    down, up = (math.sqrt(np.square(end - rates).sum()) / len(masks) for end in (low, high))
-    return Measured(value, max(value - down, 0.0), min(value + up, 1.0))
+    group_rows = [group_numbers == number for number in np.unique(group_numbers)]
+    rates = np.array([np.average(events[rows], weights=w[rows]) for rows in group_rows])
+    sizes = np.array([effective(w[rows]) for rows in group_rows])
+
+    lows, highs = wilson(rates, sizes)
+    distance_down = math.sqrt(np.square(lows - rates).sum()) / len(group_rows)
+    distance_up = math.sqrt(np.square(highs - rates).sum()) / len(group_rows)
+    mean_rate = float(rates.mean())
+    return Measured(mean_rate, max(mean_rate - distance_down, 0.0), min(mean_rate + distance_up, 1.0))
 
 
 def area(value: float, positives: float, negatives: float) -> Measured:
@@ -411,7 +426,8 @@ def quantiles(values: ArrayLike, shares: ArrayLike, weights: ArrayLike | None = 
     ndarray
         Quantiles, (fractions, columns).
     """
-    table, fractions = np.asarray(values, np.float64), np.atleast_1d(np.asarray(shares, np.float64))
+    table = np.asarray(values, np.float64)
+    fractions = np.atleast_1d(np.asarray(shares, np.float64))
     if weights is None:
         return np.asarray(np.quantile(table, fractions, axis=0))
 
@@ -454,19 +470,22 @@ def _sum_of_squares(values: Array) -> tuple[float, int]:
     from scipy.special import fdtrc
 
     chains, count = values.shape
-    means = values.mean(axis=1)
-    between, freedom = count * float(((means - means.mean()) ** 2).sum()), chains - 1
+    chain_means = values.mean(axis=1)
+    between = count * float(((chain_means - chain_means.mean()) ** 2).sum())
+    freedom_between = chains - 1
     if count < FEWEST or count < SPANS * autocorrelation_time_of(values):
-        return between, freedom
+        return between, freedom_between
 
-    slowest = max(2, COSINES // chains)  # fewer waves have less bias, and many chains have enough
-    angles = np.pi * (np.arange(count)[:, None] + 0.5) * np.arange(1, slowest + 1) / count
-    within = float((((values - means[:, None]) @ np.cos(angles)) ** 2).sum()) * 2 / count
-    waves = chains * slowest
+    wave_count = max(2, COSINES // chains)  # fewer waves have less bias, and many chains have enough
+    midpoints = np.arange(count)[:, None] + 0.5
+    waves = np.cos(np.pi * midpoints * np.arange(1, wave_count + 1) / count)
+    amplitudes = (values - chain_means[:, None]) @ waves
+    within = float((amplitudes**2).sum()) * 2 / count
+    freedom_within = chains * wave_count
 
     # An F test: chains that disagree have not converged, and their own waves understate the error.
-    if freedom and between:
-        ratio = between * waves / (within * freedom) if within else math.inf
-        if fdtrc(freedom, waves, ratio) < DISAGREE:
-            return between, freedom
-    return between + within, freedom + waves
+    if freedom_between and between:
+        ratio = between * freedom_within / (within * freedom_between) if within else math.inf
+        if fdtrc(freedom_between, freedom_within, ratio) < DISAGREE:
+            return between, freedom_between
+    return between + within, freedom_between + freedom_within

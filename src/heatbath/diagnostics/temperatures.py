@@ -22,6 +22,7 @@ from heatbath.runs.simulation import USUAL_CHAINS, full_gradients
 Array = NDArray[np.float64]
 STEP = 0.03  # of differences of gradients: over the kinks of ReLU, too, ∇²U is right on average
 AT_ONCE = 2**21  # parameters of all networks whose gradients are looked at together: 16 MB
+COLUMNS = ("target", "temperature", "low", "high", "ratio", "p_value", "verdict")  # of a table
 LEVEL = 0.01  # a temperature agrees while its difference from τ has at least this p-value
 
 
@@ -53,18 +54,25 @@ def equipartition(run: Run, burn_in: int = 0, by: Literal["part", "layer"] = "pa
     check_run(run, single=True)
     choice("by", by, ("part", "layer"))
     burn_in = whole("burn_in", burn_in, low=0, high=run.step)
-    parts, alive = _thermal(run)
-
+    parts, is_alive = _thermal(run)
+    targets = {part.name: _target(run, part) for part in parts}
+    temperatures = {}
     if by == "part":
         records = _records(run, burn_in)
-        traces = run.data["temperature"]
-        means = [mean(traces.sel(part=part.name).values[alive][:, records]) for part in parts]
-        return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], means)
+        for part in parts:
+            recorded = run.data["temperature"].sel(part=part.name).values[is_alive]
+            temperatures[part.name] = mean(recorded[:, records])
+        return _table("part", targets, temperatures)
 
-    layers = [(layer, part) for part in parts for layer in part.layers]
     spans = _layer_spans(run)
-    means = [mean((run.p[alive][:, spans[layer]] ** 2).mean(axis=1)[:, None]) for layer, _ in layers]
-    return _table("layer", [layer for layer, _ in layers], [_target(run, part) for _, part in layers], means)
+    momenta = run.p[is_alive]
+    layer_targets = {}
+    for part in parts:
+        for layer in part.layers:
+            layer_targets[layer] = targets[part.name]
+            final_temperatures = (momenta[:, spans[layer]] ** 2).mean(axis=1)
+            temperatures[layer] = mean(final_temperatures[:, None])
+    return _table("layer", layer_targets, temperatures)
 
 
 def configurational(run: Run) -> xr.Dataset:
@@ -89,13 +97,15 @@ def configurational(run: Run) -> xr.Dataset:
     check_run(run, single=True)
     if "samples" not in run.data or not run.data.sizes["sample"]:
         raise ValueError("no samples were kept: train with samples=N, and long enough")
-    parts, alive = _thermal(run)
-    products = np.empty((np.count_nonzero(alive), *run.data["samples"].shape[1:]))
-    for row, chain in enumerate(np.flatnonzero(alive).tolist()):
+    parts, is_alive = _thermal(run)
+    products = np.empty((np.count_nonzero(is_alive), *run.data["samples"].shape[1:]))
+    for row, chain in enumerate(np.flatnonzero(is_alive).tolist()):
         for sample, theta in enumerate(run.data["samples"].values[chain].astype(np.float64)):
             products[row, sample] = theta * _gradient(run, chain, sample)(theta)
-    means = [mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts]
-    return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], means)
+
+    targets = {part.name: _target(run, part) for part in parts}
+    virials = {part.name: mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts}
+    return _table("part", targets, virials)
 
 
 def thermal_ratio(run: Run, most: int = 200, threads: int | None = None) -> Estimate:
@@ -153,21 +163,23 @@ def _thermal_ratios(
     """
     if not groups:
         return []
-    states = run.data["samples"].values if run.data.sizes.get("sample", 0) else run.theta[:, None]
-    count = max(1, min(states.shape[1], most // len(groups[0])))
-    positions = np.linspace(0, states.shape[1] - 1, count).astype(int)
-    batch = max(USUAL_CHAINS, AT_ONCE // states.shape[2])  # samples whose gradients are computed together
-    groups_per_batch = max(1, batch // (len(groups[0]) * count))
+    _, sample_count, parameter_count = _sampled_states(run).shape
+    chain_count = len(groups[0])
+    samples_per_chain = max(1, min(sample_count, most // chain_count))
+    positions = np.linspace(0, sample_count - 1, samples_per_chain).astype(int)
+    batch = max(USUAL_CHAINS, AT_ONCE // parameter_count)  # samples whose gradients are computed together
+    groups_per_batch = max(1, batch // (chain_count * samples_per_chain))
 
     estimates = []
-    for first in range(0, len(groups), groups_per_batch):
-        chains = np.repeat(np.stack(groups[first : first + groups_per_batch]), count, axis=1)
-        samples = np.tile(positions, len(groups[0]))
+    for start in range(0, len(groups), groups_per_batch):
+        batch_groups = np.stack(groups[start : start + groups_per_batch])
+        chains = np.repeat(batch_groups, samples_per_chain, axis=1)
+        samples = np.tile(positions, chain_count)
         forces, traces = _forces_and_traces(run, chains, samples, batch, threads)
         ratios = forces.mean(axis=1) / traces.mean(axis=1)
         for ratio, force, trace in zip(ratios, forces, traces, strict=True):
             # The delta method gives the error of a ratio of two means.
-            errors = ((force - ratio * trace) / trace.mean()).reshape(-1, count)
+            errors = ((force - ratio * trace) / trace.mean()).reshape(-1, samples_per_chain)
             estimates.append(Estimate(float(ratio), mean(errors).error))
     return estimates
 
@@ -192,29 +204,58 @@ def _forces_and_traces(
     threads
         As in `train`.
     """
-    inverse = np.zeros(run.plan.parameters)
+    inverse_tau = np.zeros(run.plan.parameters)
     for part in _thermal(run)[0]:
-        inverse[_elements(part)] = 1 / _target(run, part)
-    decay, draw = _decay(run), run.data["draw"].values
-    states = run.data["samples"].values if run.data.sizes.get("sample", 0) else run.theta[:, None]
+        inverse_tau[_elements(part)] = 1 / _target(run, part)
+    states = _sampled_states(run)
     generators = [np.random.default_rng(run.plan.seed) for _ in chains]
-    forces, traces = np.empty(chains.shape), np.empty(chains.shape)
+    forces = np.empty(chains.shape)
+    traces = np.empty(chains.shape)
 
-    for first in range(0, chains.shape[1], batch):
-        rows = slice(first, first + batch)
-        owners = chains[:, rows]
-        numbers = np.broadcast_to(samples[rows], owners.shape)
-        theta = states[owners, numbers].astype(np.float64)
-        signs = np.stack([rng.choice([-1.0, 1.0], theta.shape[1:]) for rng in generators])
-        z = signs * (inverse > 0)
-        shifted = np.stack([theta, theta + STEP * z, theta - STEP * z]).reshape(3, -1, theta.shape[2])
-        variances, unit = _noise_of(run, owners.ravel(), numbers.ravel())
-        gradients = full_gradients(run.plan, shifted, draw[owners.ravel()], variances, threads) / unit
-        gradients += decay * shifted
-        gradients = gradients.reshape(3, *theta.shape)
-        forces[:, rows] = (gradients[0] ** 2) @ inverse
-        traces[:, rows] = np.sum(z * (gradients[1] - gradients[2]), axis=2) / (2 * STEP)
+    for start in range(0, chains.shape[1], batch):
+        columns = slice(start, start + batch)
+        batch_chains = chains[:, columns]
+        batch_samples = np.broadcast_to(samples[columns], batch_chains.shape)
+        theta = states[batch_chains, batch_samples].astype(np.float64)
+        signs = np.stack([generator.choice([-1.0, 1.0], theta.shape[1:]) for generator in generators])
+        z = signs * (inverse_tau > 0)
+        points = np.stack([theta, theta + STEP * z, theta - STEP * z])
+        at_theta, ahead, behind = _gradients_at(run, points, batch_chains, batch_samples, threads)
+        forces[:, columns] = (at_theta**2) @ inverse_tau
+        traces[:, columns] = np.sum(z * (ahead - behind), axis=2) / (2 * STEP)
     return forces, traces
+
+
+def _gradients_at(
+    run: Run, points: Array, chains: NDArray[np.intp], samples: NDArray[np.intp], threads: int | None
+) -> Array:
+    """Return ∇U at several points for each sample, in the shape of `points`.
+
+    Parameters
+    ----------
+    run
+        The run that has the samples, whose data and noise variances U depends on.
+    points
+        Parameters, (points, groups, samples, parameters).
+    chains, samples
+        Chain of each sample and its number within the chain, (groups, samples) each.
+    threads
+        As in `train`.
+    """
+    flat_chains = chains.ravel()
+    flat_points = points.reshape(len(points), len(flat_chains), -1)
+    draws = run.data["draw"].values[flat_chains]
+    variances, unit = _noise_of(run, flat_chains, samples.ravel())
+    gradients = full_gradients(run.plan, flat_points, draws, variances, threads) / unit
+    gradients += _decay(run) * flat_points
+    return np.asarray(gradients.reshape(points.shape))
+
+
+def _sampled_states(run: Run) -> NDArray[Any]:
+    """Return the samples of a run, or its final states if it has none, (chains, samples, parameters)."""
+    if run.data.sizes.get("sample", 0):
+        return np.asarray(run.data["samples"].values)
+    return np.asarray(run.theta[:, None])
 
 
 def _noise_of(
@@ -258,7 +299,8 @@ def _gradient(run: Run, chain: int, sample: int) -> Callable[[Array], Array]:
         unit, variances = units_of_noise(run, "sample_noise", chain, sample)
     else:
         unit, variances = units_of_noise(run, "noise_now", chain)
-    draw, decay = int(run.data["draw"].values[chain]), _decay(run)
+    draw = int(run.data["draw"].values[chain])
+    decay = _decay(run)
 
     def gradient(theta: Array) -> Array:
         force, _ = gradient_moments(run.network, theta, run.plan.likelihood, draw, variances)
@@ -342,28 +384,27 @@ def _decay(run: Run) -> Array:
     return decay
 
 
-def _table(dimension: str, names: list[str], targets: list[float], means: list[Estimate]) -> xr.Dataset:
+def _table(dimension: str, targets: dict[str, float], temperatures: dict[str, Estimate]) -> xr.Dataset:
     """Return measured temperatures beside their targets; see `equipartition` for the variables.
 
     Parameters
     ----------
-    dimension, names
-        "part" or "layer", and the names along it.
-    targets, means
-        τ and the measured temperature of each.
+    dimension
+        "part" or "layer".
+    targets, temperatures
+        τ and the measured temperature of each part or layer, by name.
     """
-    p_values = [estimate.p_value(target) for estimate, target in zip(means, targets, strict=True)]
-    ratios = [estimate.value / tau if tau else math.nan for estimate, tau in zip(means, targets, strict=True)]
-    columns = {
-        "target": targets,
-        "temperature": [estimate.value for estimate in means],
-        "low": [estimate.interval[0] for estimate in means],
-        "high": [estimate.interval[1] for estimate in means],
-        "ratio": ratios,
-        "p_value": p_values,
-        "verdict": [_verdict(p_value) for p_value in p_values],
-    }
-    return xr.Dataset({name: (dimension, values) for name, values in columns.items()}, {dimension: names})
+    rows = []
+    for name, target in targets.items():
+        temperature = temperatures[name]
+        low, high = temperature.interval
+        ratio = temperature.value / target if target else math.nan
+        p_value = temperature.p_value(target)
+        rows.append((target, temperature.value, low, high, ratio, p_value, _verdict(p_value)))
+
+    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
+    variables = {name: (dimension, list(column)) for name, column in columns.items()}
+    return xr.Dataset(variables, {dimension: list(targets)})
 
 
 def _verdict(p_value: float) -> str:

@@ -186,11 +186,11 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     def _check_same(self, former: Run) -> None:
         """Refuse to continue a run with another network, or another number of chains."""
         chains = former.plan.chains if self.chains is None else self.chains
-        new, old = (self._network(), chains), (former.network, former.plan.chains)
-        if new != old:
+        network = self._network()
+        if network != former.network or chains != former.plan.chains:
             raise ValueError(
-                f"a run continues with its network and chains, {old[0]!r} and {old[1]}; got {new[0]!r} "
-                f"and {new[1]}: fit anew with warm_start=False"
+                f"a run continues with its network and chains, {former.network!r} and {former.plan.chains}; "
+                f"got {network!r} and {chains}: fit anew with warm_start=False"
             )
 
     def _check_method(self) -> None:
@@ -258,14 +258,16 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         """
         scales = examples.scales(training, bool(self.scale)) if former is None else Scales.of(former.problem)
         encoder = self.encoder_ if self.encode else None
-        features = getattr(self, "feature_names_in_", ())
-        if encoder is not None:
-            features = encoder.get_feature_names_out()
-        names = [str(name) for name in features]
-        count = examples.X.shape[1]
-        if len(set(names)) < count:  # no names, or repeated ones
-            names = [f"x{i}" for i in range(1, count + 1)]
-        return examples.problem(training, validation, scales, names, encoder)
+        if encoder is None:
+            given_names = getattr(self, "feature_names_in_", ())
+        else:
+            given_names = encoder.get_feature_names_out()
+
+        feature_names = [str(name) for name in given_names]
+        feature_count = examples.X.shape[1]
+        if len(set(feature_names)) < feature_count:  # no names, or repeated ones
+            feature_names = [f"x{number}" for number in range(1, feature_count + 1)]
+        return examples.problem(training, validation, scales, feature_names, encoder)
 
     # Fitting
 
@@ -300,10 +302,12 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             training, validation = train_test_split(
                 training, test_size=share, random_state=seed, stratify=classes
             )
-            if self.encode and former is None:
-                examples = self._encoded_by(examples, training)
+        if early_stopping and self.encode and former is None:
+            examples = self._encoded_by(examples, training)
+
         problem = self._problem(examples, training, validation, former)
-        self._store_run(self._run(problem, seed, former, early_stopping))
+        run = self._run(problem, seed, former, early_stopping)
+        self._store_run(run)
         return self
 
     def _encoded_by(self, examples: FitExamples, rows: Rows) -> FitExamples:
@@ -328,25 +332,32 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         seed
             Seed of a run that starts.
         """
-        window, new_count = whole("window", self.window, low=1), len(examples.X)
-        past = self._past if former is not None and hasattr(self, "_past") else OnlineHistory()
-        drift, former_count = None, 0
+        window = whole("window", self.window, low=1)
+        new_count = len(examples.X)
+        past = OnlineHistory()
+        drift = None
+        former_count = 0
         if former is not None:
+            past = getattr(self, "_past", past)
             former_count = former.problem.X_train.shape[1]
             past.examples_at_start = past.examples_at_start or former_count  # of a fit, or of a file
-            drift = past.add_losses(self._losses(former, examples.X, examples.Y), examples.weights)
+            losses = self._losses(former, examples.X, examples.Y)
+            drift = past.add_losses(losses, examples.weights)
             examples = examples.after(former.problem, past.valid_examples(former_count, drift))
         examples = examples.at(slice(-window, None))
-        total = len(examples.X)
+        window_count = len(examples.X)
 
-        has_grown = total >= 2 * past.examples_at_start or drift is not None
-        run, is_new = self._run_online(examples, former, seed, has_grown, min(1.0, new_count / total))
-        searches = has_grown or is_new
-        if former is None or searches:
-            past.examples_at_start = total
+        has_grown = window_count >= 2 * past.examples_at_start or drift is not None
+        new_share = min(1.0, new_count / window_count)
+        run, is_new = self._run_online(examples, former, seed, has_grown, new_share)
+        has_searched = has_grown or is_new
+        if former is None or has_searched:
+            past.examples_at_start = window_count
         past.add_call(new_count, drift)
-        is_settled = former is not None and not searches and abs(total - former_count) < SETTLED * total
+
         if drift is None:
+            has_similar_count = abs(window_count - former_count) < SETTLED * window_count
+            is_settled = former is not None and not has_searched and has_similar_count
             drift = past.add_frictions(frictions(run), is_settled)
         self._past: OnlineHistory = past
         self._store_run(run)
@@ -410,7 +421,8 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         self._check_same(former)
         arguments = self._arguments(problem)
         alive = replace_examples(former, problem, arguments["batch"]).theta[former.died < 0]
-        arguments["chains"], arguments["warm"] = former.plan.chains, 0
+        arguments["chains"] = former.plan.chains
+        arguments["warm"] = 0
         start = np.resize(alive, former.theta.shape)  # repeats networks in place of diverged ones
         return train(problem, self._network(), **arguments, seed=seed, start=start, **self._execution())
 

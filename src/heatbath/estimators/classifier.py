@@ -155,7 +155,8 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         """
         if not isinstance(self.class_weight, dict):
             return np.asarray(compute_sample_weight(self.class_weight, y), np.float64)
-        if unknown := [name for name in self.class_weight if name not in classes]:
+        unknown = [name for name in self.class_weight if name not in classes]
+        if unknown:
             raise ValueError(f"class_weight names the classes {unknown}, and there are {classes}")
         weights = np.ones(len(y))
         for name, weight in self.class_weight.items():
@@ -187,7 +188,8 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         table
             The user's table, if the features encode one.
         """
-        if not (is_known := np.isin(y, self.classes_)).all():
+        is_known = np.isin(y, self.classes_)
+        if not is_known.all():
             raise ValueError(
                 f"y has the classes {np.unique(y[~is_known])}, which the run does not know: it continues "
                 f"with {self.classes_}; fit anew with warm_start=False"

@@ -93,7 +93,8 @@ class FitExamples(NamedTuple):
         """
         X = (self.X - scales.shift) / scales.scale
         Y = (self.Y - scales.target_shift) / scales.target_scale
-        weights_train, weights_test = self.weights_at(training), self.weights_at(validation)
+        weights_train = self.weights_at(training)
+        weights_test = self.weights_at(validation)
         return Problem(
             "data", self.task, X[None, training], Y[None, training], X[None, validation], Y[None, validation],
             tuple(features), tuple(self.targets), *scales,

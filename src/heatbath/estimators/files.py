@@ -88,12 +88,17 @@ def _rebuild(kind: type[Thermodynamic], text: dict[str, Any], run: Run) -> Therm
     if text["kind"] != kind.__name__:
         raise ValueError(f"it is a {text['kind']}, and this is {kind.__name__}.load")
     parameters = {field.name for field in fields(kind)}
-    if unknown := sorted(set(text["settings"]) - parameters):
+    unknown = sorted(set(text["settings"]) - parameters)
+    if unknown:
         raise ValueError(f"there is no parameter {', '.join(unknown)}")
-    estimator = kind(**{name: _value(name, value) for name, value in text["settings"].items()})
-    learned = {name: _value(name, text["learned"][name]) for name in LEARNED if name in text["learned"]}
+
+    settings = {name: _value(name, plain) for name, plain in text["settings"].items()}
+    estimator = kind(**settings)
+    plain_learned = text["learned"]
+    learned = {name: _value(name, plain_learned[name]) for name in LEARNED if name in plain_learned}
     _check(learned, run)
-    if bool(estimator.encode) != (run.problem.encoder is not None):
+    has_encoder = run.problem.encoder is not None
+    if bool(estimator.encode) != has_encoder:
         raise ValueError(f"encode is {estimator.encode!r}, and its run has another encoder")
     for name, value in learned.items():
         setattr(estimator, name, value)
@@ -112,10 +117,12 @@ def _check(learned: dict[str, Any], run: Run) -> None:
     """
     problem = run.problem
     if TASKS[problem.task].classes:
-        name, is_valid = "classes_", _are_classes(learned["classes_"], problem.targets)
+        name = "classes_"
+        is_valid = _are_classes(learned[name], problem.targets)
     else:
-        shapes = [(1,), ()] if problem.outputs == 1 else [(problem.outputs,)]
-        name, is_valid = "_shape", learned["_shape"] in shapes
+        name = "_shape"
+        target_shapes = [(1,), ()] if problem.outputs == 1 else [(problem.outputs,)]
+        is_valid = learned[name] in target_shapes
     if is_valid and "feature_names_in_" in learned:
         name = "feature_names_in_"
         is_valid = _are_features(learned[name].tolist(), run)
@@ -159,24 +166,28 @@ def _plain(name: str, value: Any) -> Any:
     TypeError
         If the value has a type that can't be restored.
     """
-    kind = type(value)
-    if kind in PLAIN:
+    value_type = type(value)
+    if value_type in PLAIN:
         return value
-    if kind in (list, tuple):
-        items = [_plain(name, item) for item in value]
-        return items if kind is list else {"tuple": items}
-    if kind is dict:
-        return {"pairs": [[_plain(name, key), _plain(name, item)] for key, item in value.items()]}
+    if value_type is list:
+        return [_plain(name, item) for item in value]
+    if value_type is tuple:
+        return {"tuple": [_plain(name, item) for item in value]}
+    if value_type is dict:
+        pairs = [[_plain(name, key), _plain(name, item)] for key, item in value.items()]
+        return {"pairs": pairs}
     if isinstance(value, Partition):
         return {"partition": methods_to_plain(value)}
-    if kind is np.ndarray and value.dtype == object and value.ndim == 1:
+
+    is_array = value_type is np.ndarray
+    if is_array and value.dtype == object and value.ndim == 1:
         return {"objects": [_plain(name, item) for item in value]}
-    if (kind is np.ndarray or isinstance(value, np.generic)) and _can_be_written(value.dtype):
-        shape = list(value.shape) if kind is np.ndarray else None
+    if (is_array or isinstance(value, np.generic)) and _can_be_written(value.dtype):
+        shape = list(value.shape) if is_array else None
         return {"array": value.ravel().tolist(), "type": value.dtype.str, "shape": shape}
     raise TypeError(
-        f"{name} cannot be written to a file, got {value!r} of type {kind.__name__}: use plain numbers and "
-        "text, and lists, tuples, dicts and arrays of them"
+        f"{name} cannot be written to a file, got {value!r} of type {value_type.__name__}: use plain numbers "
+        "and text, and lists, tuples, dicts and arrays of them"
     )
 
 
@@ -212,8 +223,10 @@ def _value(name: str, plain: Any) -> Any:
         return methods_from_plain(plain["partition"])
     if "objects" in plain:
         return np.fromiter((_value(name, item) for item in plain["objects"]), object)
-    kind = np.dtype(plain["type"])
-    if not _can_be_written(kind):
+    dtype = np.dtype(plain["type"])
+    if not _can_be_written(dtype):
         raise ValueError(f"{name} has the type {plain['type']!r}, accepted are numbers and text")
-    array, shape = np.array(plain["array"], kind), plain["shape"]
-    return array[0] if shape is None else array.reshape(shape)
+    array = np.array(plain["array"], dtype)
+    if plain["shape"] is None:  # a single number
+        return array[0]
+    return array.reshape(plain["shape"])

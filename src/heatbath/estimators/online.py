@@ -67,7 +67,8 @@ class OnlineHistory:
         """
         if drift is not None:
             return min(sum(self._sizes_since(drift)), count)
-        since_change, self.examples_since_change = self.examples_since_change, None
+        since_change = self.examples_since_change
+        self.examples_since_change = None
         return count if since_change is None else min(since_change, count)
 
     def add_frictions(self, frictions: dict[str, float], is_settled: bool) -> DriftWarning | None:
@@ -88,11 +89,12 @@ class OnlineHistory:
                 drifts.append(watch.add(friction))
 
         drift = next(filter(None, drifts), None)
-        if drift is not None:
-            for watch in (self.watch, *self.frictions.values()):
-                watch.forget()
-            self.sizes = deque(list(self.sizes)[-drift.since :], MOST_CALLS)
-            self.examples_since_change = sum(self.sizes)
+        if drift is None:
+            return None
+        for watch in (self.watch, *self.frictions.values()):
+            watch.forget()
+        self.sizes = deque(list(self.sizes)[-drift.since :], MOST_CALLS)
+        self.examples_since_change = sum(self.sizes)
         return drift
 
     def add_call(self, size: int, drift: DriftWarning | None) -> None:
@@ -123,8 +125,10 @@ def is_far(problem: Problem, scaled: bool) -> bool:
     tables = [problem.X_train[0]] if scaled else []
     if problem.task == "regression":
         tables.append(problem.Y_train[0])
-    scales = [standard(values, weights, True) for values in tables]
-    return any(
-        (np.abs(shift) > FAR).any() or (np.abs(np.log(scale)) > np.log(WIDER)).any()
-        for shift, scale in scales
-    )
+    for table in tables:
+        shift, scale = standard(table, weights, True)
+        has_shifted = (np.abs(shift) > FAR).any()
+        has_other_width = (np.abs(np.log(scale)) > np.log(WIDER)).any()
+        if has_shifted or has_other_width:
+            return True
+    return False

@@ -142,20 +142,22 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         partial
             True for `partial_fit`.
         """
-        inputs, y, weights = self._checked(
+        inputs, targets, weights = self._checked(
             X, y, sample_weight, not continues, multi_output=True, y_numeric=True, ensure_min_samples=fewest
         )
-        if continues and y.shape[1:] != self._shape:
+        if continues and targets.shape[1:] != self._shape:
             raise ValueError(
                 "a run continues with the targets it has: y must be "
-                f"{('examples', *self._shape)}, got {y.shape}"
+                f"{('examples', *self._shape)}, got {targets.shape}"
             )
         if not continues:
             self.__dict__.pop("run_", None)  # if this fit fails, there is none
 
-        self._shape: tuple[int, ...] = y.shape[1:]
-        Y = np.asarray(y, np.float64).reshape(len(y), -1)
-        names = ["y"] if Y.shape[1] == 1 else [f"y{i}" for i in range(1, Y.shape[1] + 1)]
+        self._shape: tuple[int, ...] = targets.shape[1:]
+        Y = np.asarray(targets, np.float64).reshape(len(targets), -1)
+        target_names = ["y"]
+        if Y.shape[1] != 1:
+            target_names = [f"y{number}" for number in range(1, Y.shape[1] + 1)]
 
         choice("likelihood", self.likelihood, ("normal", "student", "poisson"))
         if self.method is not None and self.likelihood == "student":
@@ -164,7 +166,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
                 "leave 'student' out"
             )
         task: Literal["counts", "regression"] = "counts" if self.likelihood == "poisson" else "regression"
-        examples = FitExamples(inputs, Y, weights, task, names, X)
+        examples = FitExamples(inputs, Y, weights, task, target_names, X)
         return self._fit_examples(examples, continues, early_stopping, partial)
 
     @overload

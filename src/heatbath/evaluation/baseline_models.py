@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, replace
 
@@ -95,15 +96,20 @@ def evaluation_examples(problem: Problem, draw: int = 0) -> EvaluationExamples:
     Of more than 10,000 examples an evenly spaced subset is taken. `draw` is the number of the data set.
     """
     if problem.X_test.shape[1]:
-        split, X, Y = "test", problem.X_test, problem.Y_test
+        split = "test"
+        X = problem.X_test[draw]
+        Y = problem.Y_test[draw]
         weights = None if problem.weights_test is None else problem.weights_test[draw]
     else:
-        split, X, Y, weights = "train", problem.X_train, problem.Y_train, problem.given_weights(draw)
-    count = X.shape[1]
-    rows = slice(None, None, -(-count // MOST_EXAMPLES))
-    y = in_user_units(problem, Y[draw, rows])
-    weights = None if weights is None else weights[rows]
-    return EvaluationExamples(problem, split, draw, X[draw, rows], y, weights, count)
+        split = "train"
+        X = problem.X_train[draw]
+        Y = problem.Y_train[draw]
+        weights = problem.given_weights(draw)
+    example_count = len(X)
+    spacing = math.ceil(example_count / MOST_EXAMPLES)
+    chosen_weights = None if weights is None else weights[::spacing]
+    y = in_user_units(problem, Y[::spacing])
+    return EvaluationExamples(problem, split, draw, X[::spacing], y, chosen_weights, example_count)
 
 
 def in_user_units(problem: Problem, targets: Floats) -> Floats:
@@ -118,13 +124,16 @@ def constant_forecast(examples: EvaluationExamples) -> Forecast:
     for values and Poisson for counts. Weights that balance the classes are ignored, because balanced shares
     would not be those of any data.
     """
-    problem, draw = examples.problem, examples.draw
-    Y, weights = in_user_units(problem, problem.Y_train[draw]), problem.given_weights(draw)
+    problem = examples.problem
+    Y = in_user_units(problem, problem.Y_train[examples.draw])
+    weights = problem.given_weights(examples.draw)
     repeats = (len(examples), 1)
     if TASKS[problem.task].classes:
-        counts = np.bincount(Y[:, 0].astype(np.int64), weights, len(problem.targets))
-        shares = counts / counts.sum()
-        return examples.forecast(np.tile(shares[1:] if problem.task == "binary" else shares, repeats))
+        class_counts = np.bincount(Y[:, 0].astype(np.int64), weights, len(problem.targets))
+        shares = class_counts / class_counts.sum()
+        probabilities = shares[1:] if problem.task == "binary" else shares
+        return examples.forecast(np.tile(probabilities, repeats))
+
     mean, variance = moments(Y, weights)
     low, high = quantiles(Y, central(COVERAGE), weights)
     interval = np.tile(low, repeats), np.tile(high, repeats)
@@ -138,18 +147,24 @@ def linear_forecast(examples: EvaluationExamples) -> Forecast | None:
     the best of 17 penalties by leave-one-out errors, whose size is the noise of the prediction. Counts take
     Poisson regression. Returns None if a target doesn't vary, so that there is nothing to fit.
     """
-    problem, draw = examples.problem, examples.draw
+    problem = examples.problem
+    draw = examples.draw
     rows = _linear_rows(problem)
-    X, Y = problem.X_train[draw, rows], problem.Y_train[draw, rows]
+    X = problem.X_train[draw, rows]
+    Y = problem.Y_train[draw, rows]
     weights = None if problem.weights_train is None else problem.weights_train[draw, rows]
-    if not np.ptp(Y, axis=0).all():
+    has_constant_target = not np.ptp(Y, axis=0).all()
+    if has_constant_target:
         return None
+
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # a baseline that has not fully converged will do
         if TASKS[problem.task].classes:
-            return examples.forecast(_logistic_probabilities(problem, X, Y[:, 0], weights, examples.x))
+            probabilities = _logistic_probabilities(problem, X, Y[:, 0], weights, examples.x)
+            return examples.forecast(probabilities)
         if problem.task == "counts":
-            return _value_forecast(examples, _poisson_rates(X, Y, weights, examples.x), np.ones(Y.shape[1]))
+            rates = _poisson_rates(X, Y, weights, examples.x)
+            return _value_forecast(examples, rates, np.ones(Y.shape[1]))
         mean, deviation = _ridge_prediction(X, Y, weights, examples.x)
     return _value_forecast(examples, in_user_units(problem, mean), deviation * problem.target_scale)
 
@@ -210,7 +225,8 @@ def _ridge_prediction(X: Floats, Y: Floats, weights: Floats | None, x: Floats) -
     from sklearn.linear_model import RidgeCV
 
     model = RidgeCV(PENALTIES, alpha_per_target=True).fit(X, Y, weights)
-    squared_errors = -np.atleast_1d(model.best_score_) / (1.0 if weights is None else weights.mean())
+    mean_weight = 1.0 if weights is None else weights.mean()
+    squared_errors = -np.atleast_1d(model.best_score_) / mean_weight
     values = np.asarray(model.predict(x)).reshape(len(x), -1)
     return values, np.sqrt(np.maximum(squared_errors, 0.0))
 

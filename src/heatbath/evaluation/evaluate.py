@@ -118,7 +118,8 @@ def judge(run: Run, examples: EvaluationExamples | None = None, brief: bool = Fa
     ['accuracy', 'log_loss']
     """
     check_run(run, single=True)
-    examples = examples_of(run) if examples is None else examples
+    if examples is None:
+        examples = examples_of(run)
     if examples is None:
         raise ValueError(
             "the chains have different data sets, so their predictions can't be averaged: select the chains "
@@ -126,8 +127,10 @@ def judge(run: Run, examples: EvaluationExamples | None = None, brief: bool = Fa
         )
     if not (run.died < 0).any():
         return Answer(examples, {}, {}, None)
+
+    has_many_networks = len(run.theta) > MOST_NETWORKS
     averaged_names = BRIEF_MEASURES if brief else None
-    single_names = BRIEF_MEASURES if brief or len(run.theta) > MOST_NETWORKS else None
+    single_names = BRIEF_MEASURES if brief or has_many_networks else None
     forecast = run_forecast(run, examples, intervals=not brief)
     single = _single_network_measures(run, examples, single_names)
     return Answer(examples, measure(forecast, averaged_names), single, forecast)
@@ -174,14 +177,16 @@ def choose(run: Run, on: EvaluationExamples) -> Choice:
     choosing = evaluating = np.arange(len(on))
     if on.split == "test" and len(on) >= FEWEST_TO_SPLIT:
         choosing, evaluating = np.array_split(np.random.default_rng(0).permutation(len(on)), 2)
-    half = on.some(np.sort(choosing))
+    choosing_half = on.some(np.sort(choosing))
     point_losses = []
     for labels, _ in run.plan.points:
         point = run.select(**labels)
-        is_alive = bool((point.died < 0).any())
-        point_losses.append(mean_loss(half, point.predict(half.raw).mean) if is_alive else np.nan)
-    best = None if np.isnan(point_losses).all() else int(np.nanargmin(point_losses))
-    return Choice(best, point_losses, np.sort(choosing), np.sort(evaluating))
+        point_loss = np.nan
+        if (point.died < 0).any():
+            point_loss = mean_loss(choosing_half, point.predict(choosing_half.raw).mean)
+        point_losses.append(point_loss)
+    best_point = None if np.isnan(point_losses).all() else int(np.nanargmin(point_losses))
+    return Choice(best_point, point_losses, np.sort(choosing), np.sort(evaluating))
 
 
 def difference(on: EvaluationExamples, one: Forecast, other: Forecast) -> Measured:
@@ -239,7 +244,8 @@ def run_forecast(run: Run, examples: EvaluationExamples, intervals: bool = True)
         True to add the intervals and the density of new data, if the run knows them: for counts, and for a
         regression with a posterior.
     """
-    problem, X = run.problem, examples.raw
+    problem = run.problem
+    X = examples.raw
     mean = run.predict(X).mean
     knows_noise = problem.task == "counts" or run.plan.points[0].partition.posterior is not None
     if TASKS[problem.task].classes or not knows_noise or not intervals:
@@ -249,9 +255,11 @@ def run_forecast(run: Run, examples: EvaluationExamples, intervals: bool = True)
     networks = run.data.sizes.get("sample", 1) * len(run.theta)
     rows_at_a_time = max(1, CHUNK // (networks * problem.outputs))
     calibration = run.calibration()
-    lows, highs, log_densities = [], [], []
-    for first in range(0, len(examples), rows_at_a_time):
-        rows = slice(first, first + rows_at_a_time)
+    lows = []
+    highs = []
+    log_densities = []
+    for start in range(0, len(examples), rows_at_a_time):
+        rows = slice(start, start + rows_at_a_time)
         density = run.predictive(X[rows])
         low, high = calibration.interval(density, COVERAGE)
         lows.append(low)

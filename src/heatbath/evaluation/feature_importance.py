@@ -31,6 +31,7 @@ BAND_NETWORKS, BAND_EXAMPLES = 48, 200  # for a dependence with its band
 GRID = 25  # values of a number at which a dependence is computed
 EDGE = 0.02  # share of the examples on each side of a number that a curve leaves out
 MOST_SINGLE_VALUES = 6  # different values of a column that are shown one by one
+PRESENT_BELOW = 0.5  # the feature that marks missing numbers is 1 for these, and otherwise 0
 FIRST_YEAR = 2000.0  # encoders count years from it
 BAND = 0.9  # share of the networks that a band holds
 
@@ -110,24 +111,32 @@ def importance(run: Run, examples: EvaluationExamples | None = None) -> list[Imp
     ValueError
         If the chains have different data sets, or all have diverged.
     """
-    examples, columns = _checked_examples(run, examples), column_features(run.problem)
+    all_examples = _checked_examples(run, examples)
+    columns = column_features(run.problem)
     units = max([*run.network.hidden, run.plan.likelihood.outputs])
-    rows = min(MOST_EXAMPLES, len(examples))
-    work = len(columns) * IMPORTANCE_NETWORKS * units * rows  # of one shuffle
+    most_examples = min(MOST_EXAMPLES, len(all_examples))
+    work = len(columns) * IMPORTANCE_NETWORKS * units * most_examples  # of one shuffle
     shuffles = int(np.clip(MOST_WORK / work, 1, SHUFFLES))
-    fewest = min(FEWEST_EXAMPLES, rows)
-    examples = _evenly_spaced(examples, int(np.clip(MOST_WORK / work * rows, fewest, rows)))
-    networks, losses = _NetworkSubset(run, examples, IMPORTANCE_NETWORKS), _loss_function(examples)
-    usual_losses, rng = losses(networks.mean_prediction()), np.random.default_rng(0)
+    fewest_examples = min(FEWEST_EXAMPLES, most_examples)
+    example_count = int(np.clip(MOST_WORK / work * most_examples, fewest_examples, most_examples))
+    chosen_examples = _evenly_spaced(all_examples, example_count)
+
+    networks = _NetworkSubset(run, chosen_examples, IMPORTANCE_NETWORKS)
+    losses = _loss_function(chosen_examples)
+    usual_losses = losses(networks.mean_prediction())
+    inputs = chosen_examples.x
+    generator = np.random.default_rng(0)
     importances = []
     for column, features in columns.items():
-        rise = np.zeros(len(examples))
+        summed_rises = np.zeros(example_count)
         for _ in range(shuffles):
-            permutation = rng.permutation(len(examples))
-            shift = examples.x[permutation][:, features] - examples.x[:, features]
-            rise += losses(networks.mean_prediction(_Change(features, shift))) - usual_losses
-        importances.append(Importance(column, student(rise / shuffles, weights=examples.weights)))
-    return sorted(importances, key=lambda item: -item.rise.value)
+            permutation = generator.permutation(example_count)
+            shift = inputs[permutation][:, features] - inputs[:, features]
+            permuted_losses = losses(networks.mean_prediction(_Change(features, shift)))
+            summed_rises += permuted_losses - usual_losses
+        rise = student(summed_rises / shuffles, weights=chosen_examples.weights)
+        importances.append(Importance(column, rise))
+    return sorted(importances, key=lambda importance: -importance.rise.value)
 
 
 def dependence(
@@ -152,7 +161,8 @@ def dependence(
     examples = _evenly_spaced(_checked_examples(run, examples), BAND_EXAMPLES)
     networks = _NetworkSubset(run, examples, BAND_NETWORKS)
     features = column_features(run.problem)
-    if unknown := [column for column in columns if column not in features]:
+    unknown = [column for column in columns if column not in features]
+    if unknown:
         raise ValueError(f"there is no column {unknown[0]!r}; there are {', '.join(features)}")
     return [_dependence(run.problem, examples, networks, column, features[column]) for column in columns]
 
@@ -206,28 +216,48 @@ def _column_grid(problem: Problem, draw: int, column: str, features: list[int]) 
     """
     from heatbath.datasets.tables.column_types import Category, Date, Truth
 
-    shift, scale = problem.shift[features], problem.scale[features]
-    raw = problem.X_train[draw][:, features] * scale + shift
-    kind = None if problem.encoder is None else problem.encoder.columns_[column]
+    column_type = None if problem.encoder is None else problem.encoder.columns_[column]
+    offset = 0.0
+    if isinstance(column_type, Date):
+        features = features[:1]  # the year; the others keep their values
+        offset = FIRST_YEAR
+    shift = problem.shift[features]
+    scale = problem.scale[features]
     no_marks = np.empty(0)
-    if isinstance(kind, Category):
-        names = tuple(name.removeprefix(f"{column}=") for name in kind.features)
-        return _ColumnGrid((np.eye(len(features)) - shift) / scale, None, names, no_marks)
-    offset = FIRST_YEAR if isinstance(kind, Date) else 0.0
-    if isinstance(kind, Date):
-        raw, shift, scale = raw[:, :1], shift[:1], scale[:1]
-    numbers = raw[:, 0]
-    if raw.shape[1] > 1 and (raw[:, 1] < 0.5).any():  # the second feature is 1 where the number is missing
-        numbers = numbers[raw[:, 1] < 0.5]
-    values, marks = _number_grid(numbers)
-    if isinstance(kind, Truth):
-        values = np.array([0.0, 1.0])
-    inputs = np.zeros((len(values), raw.shape[1]))
-    inputs[:, 0] = values
-    inputs = (inputs - shift) / scale
-    if isinstance(kind, Truth):
-        return _ColumnGrid(inputs, None, kind.words, no_marks)
-    return _ColumnGrid(inputs, values + offset, (), marks + offset)
+    if isinstance(column_type, Category):
+        categories = tuple(name.removeprefix(f"{column}=") for name in column_type.features)
+        one_hot = np.eye(len(features))
+        return _ColumnGrid((one_hot - shift) / scale, None, categories, no_marks)
+    if isinstance(column_type, Truth):
+        false_and_true = _as_present(np.array([0.0, 1.0]), len(features))
+        return _ColumnGrid((false_and_true - shift) / scale, None, column_type.words, no_marks)
+
+    raw = problem.X_train[draw][:, features] * scale + shift
+    numbers, marks = _number_grid(_present_numbers(raw))
+    inputs = _as_present(numbers, len(features))
+    return _ColumnGrid((inputs - shift) / scale, numbers + offset, (), marks + offset)
+
+
+def _present_numbers(raw: Floats) -> Floats:
+    """Return the numbers of a column that aren't missing, or all if all are.
+
+    Parameters
+    ----------
+    raw
+        Features of the column, (examples, features): the number and, where some are missing, a second one
+        that is 1 for these and otherwise 0.
+    """
+    if raw.shape[1] == 1:
+        return raw[:, 0]
+    is_present = raw[:, 1] < PRESENT_BELOW
+    return raw[is_present, 0] if is_present.any() else raw[:, 0]
+
+
+def _as_present(numbers: Floats, feature_count: int) -> Floats:
+    """Return features of a column with these numbers, (numbers, features), none of which is missing."""
+    inputs = np.zeros((len(numbers), feature_count))
+    inputs[:, 0] = numbers
+    return inputs
 
 
 def _number_grid(numbers: Floats) -> tuple[Floats, Floats]:
@@ -287,13 +317,17 @@ class _NetworkSubset:
     def __init__(self, run: Run, examples: EvaluationExamples, most: int) -> None:
         """Take at most `most` networks of a run, and compute their first layer for all examples."""
         states = run.data["samples"].values if run.data.sizes.get("sample") else run.theta
-        states = states[run.died < 0].reshape(-1, states.shape[-1])
-        rows = np.unique(np.linspace(0, len(states) - 1, min(most, len(states))).astype(int))
-        thetas = states[rows].astype(np.float64)
-        inputs, network, likelihood = run.problem.inputs, run.network, run.plan.likelihood
-        width = network.sizes(inputs, likelihood.outputs)[1]
-        first_bias, second_layer = width * inputs, width * (inputs + 1)
-        self._network, self._likelihood = network, likelihood
+        networks = states[run.died < 0].reshape(-1, states.shape[-1])
+        numbers = np.linspace(0, len(networks) - 1, min(most, len(networks))).astype(int)
+        thetas = networks[np.unique(numbers)].astype(np.float64)
+
+        inputs = run.problem.inputs
+        network = run.network
+        self._network = network
+        self._likelihood = run.plan.likelihood
+        width = network.sizes(inputs, self._likelihood.outputs)[1]
+        first_bias = width * inputs
+        second_layer = first_bias + width
         self._later_layers = MLP(network.hidden[1:], network.activation)
         self._later_thetas: NDArray[np.float64] = thetas[:, second_layer:]
         self._first_weights = thetas[:, :first_bias].reshape(-1, width, inputs)

@@ -118,10 +118,12 @@ def _auc(forecast: Forecast, _: int) -> Measured | None:
         return None
     w = np.ones(len(labels)) if forecast.weights is None else forecast.weights
     classes = np.unique(labels)
-    scored = classes[1:] if len(forecast.targets) == 2 else classes
-    in_class = [labels == label for label in scored]
-    areas = [area(value, effective(w[rows]), effective(w[~rows])) for rows in in_class]
-    low, high = np.array(areas)[:, 1:].mean(axis=0).tolist()
+    scored_classes = classes[1:] if len(forecast.targets) == 2 else classes
+    class_areas = []
+    for label in scored_classes:
+        is_in_class = labels == label
+        class_areas.append(area(value, effective(w[is_in_class]), effective(w[~is_in_class])))
+    low, high = np.array(class_areas)[:, 1:].mean(axis=0).tolist()
     return Measured(value, low, high)
 
 

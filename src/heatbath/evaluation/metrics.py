@@ -114,11 +114,12 @@ def auc(probabilities: object, labels: object, weights: object = None) -> float:
     from sklearn.metrics import roc_auc_score
 
     p, y = _checked_classes(probabilities, labels)
-    sample_weight, classes = _checked_weights(weights, len(y)), np.unique(y)
+    sample_weight = _checked_weights(weights, len(y))
+    classes = np.unique(y)
     if len(classes) < 2:
         return math.nan
-    scored = classes[1:] if p.shape[1] == 2 else classes  # of two classes both areas are the same
-    areas = [roc_auc_score(y == label, p[:, label], sample_weight=sample_weight) for label in scored]
+    scored_classes = classes[1:] if p.shape[1] == 2 else classes  # of two classes both areas are the same
+    areas = [roc_auc_score(y == label, p[:, label], sample_weight=sample_weight) for label in scored_classes]
     return float(np.mean(areas))
 
 
@@ -157,7 +158,9 @@ def brier_scores(probabilities: object, labels: object) -> Floats:
     p, y = _checked_classes(probabilities, labels)
     squares = np.square(p - np.eye(p.shape[1])[y]).sum(axis=1)
     has_one_column = _as_table("probabilities", probabilities).shape[1] == 1
-    return np.asarray(squares / (2 if has_one_column else 1))
+    if has_one_column:  # both classes have the same error, which counts once
+        squares = squares / 2
+    return np.asarray(squares)
 
 
 def confusion(probabilities: object, labels: object, weights: object = None) -> Floats:
@@ -174,9 +177,10 @@ def confusion(probabilities: object, labels: object, weights: object = None) -> 
            [1., 1.]])
     """
     p, y = _checked_classes(probabilities, labels)
-    w = _checked_weights(weights, len(y))
+    given_weights = _checked_weights(weights, len(y))
+    w = 1.0 if given_weights is None else given_weights
     counts = np.zeros((p.shape[1], p.shape[1]))
-    np.add.at(counts, (y, p.argmax(axis=1)), 1.0 if w is None else w)
+    np.add.at(counts, (y, p.argmax(axis=1)), w)
     return counts
 
 
@@ -210,11 +214,13 @@ def reliability(probabilities: object, labels: object, bins: int = 15, weights: 
     """
     bins = whole("bins", bins, low=1)
     p, y = _checked_classes(probabilities, labels)
-    confidence, is_right = p.max(axis=1), p.argmax(axis=1) == y
-    bin_of_example = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], confidence)
-    w = _checked_weights(weights, len(y))
-    count = np.bincount(bin_of_example, w, bins)
-    w = np.ones(len(y)) if w is None else w
+    confidence = p.max(axis=1)
+    is_right = p.argmax(axis=1) == y
+    inner_edges = np.linspace(0, 1, bins + 1)[1:-1]
+    bin_of_example = np.searchsorted(inner_edges, confidence)
+    given_weights = _checked_weights(weights, len(y))
+    count = np.bincount(bin_of_example, given_weights, bins)
+    w = np.ones(len(y)) if given_weights is None else given_weights
     with np.errstate(invalid="ignore"):  # 0 / 0 in an empty bin
         mean_confidence = np.bincount(bin_of_example, w * confidence, bins) / count
         mean_accuracy = np.bincount(bin_of_example, w * is_right, bins) / count
@@ -336,14 +342,17 @@ def _checked_classes(probabilities: object, labels: object) -> tuple[Floats, NDA
     ValueError
         If values aren't probabilities, or labels aren't the indices of classes, one for each example.
     """
-    p, y = _as_table("probabilities", probabilities), _as_table("labels", labels)
-    sum_error = 0.0 if p.shape[1] == 1 else np.abs(p.sum(axis=1) - 1).max()
-    if p.min() < -ROUNDING or p.max() > 1 + ROUNDING or sum_error > SUM_ROUNDING:
+    given = _as_table("probabilities", probabilities)
+    y = _as_table("labels", labels)
+    sum_error = 0.0 if given.shape[1] == 1 else np.abs(given.sum(axis=1) - 1).max()
+    is_within = given.min() >= -ROUNDING and given.max() <= 1 + ROUNDING
+    if not is_within or sum_error > SUM_ROUNDING:
         raise ValueError(
-            f"probabilities must lie between 0 and 1 (got {p.min():g} to {p.max():g}) and, with a column for "
-            "each class, sum to 1 in each row: put logits through a sigmoid or softmax first"
+            f"probabilities must lie between 0 and 1 (got {given.min():g} to {given.max():g}) and, with a "
+            "column for each class, sum to 1 in each row: put logits through a sigmoid or softmax first"
         )
-    p = np.clip(each_class(p), 0, 1)
+
+    p = np.clip(each_class(given), 0, 1)
     if y.shape != (len(p), 1):
         raise ValueError(f"labels must have one value for each of the {len(p)} examples, got shape {y.shape}")
     if not np.isin(y, np.arange(p.shape[1])).all():

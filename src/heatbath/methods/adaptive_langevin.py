@@ -122,7 +122,8 @@ def _columns_e(values: Values) -> Columns:
 
     At steps with a frequency ω the factor is t ω²/(2τ) on p·p/N - τ, which is t ω²/(2Nτ) on p·p - Nτ.
     """
-    epsilon, frequency = values["epsilon"], values["frequency"]
+    epsilon = values["epsilon"]
+    frequency = values["frequency"]
     is_mean = 1.0 if values.method.kinetic == "mean" else 0.0
     if not _is_nonzero(frequency):
         return [values.t * epsilon, values.tau, is_mean]
@@ -257,7 +258,8 @@ class AdaptiveLangevin(Method):
 
         A frequency sets ε = ω²/(2Nτ), so it needs one temperature above 0; a damping sets σ = √(2γτ).
         """
-        has_frequency, has_damping = self.frequency != 0, self.damping != 0
+        has_frequency = self.frequency != 0
+        has_damping = self.damping != 0
         is_tempered = any(isinstance(tau, SimulatedTempering) for tau in singles(self.tau))
         problems = []
         if has_frequency and is_tempered:
@@ -266,7 +268,8 @@ class AdaptiveLangevin(Method):
             problems.append("damping does not go with simulated tempering: give sigma instead")
         if has_frequency and self.friction == "sde":
             problems.append("frequency is for friction='map': with friction='sde' give epsilon")
-        if has_frequency and not is_tempered and bounds(self.tau)[0] == 0:
+        lowest_tau, _ = bounds(self.tau)
+        if has_frequency and not is_tempered and lowest_tau == 0:
             problems.append(f"frequency needs tau > 0 at every step, got tau={self.tau!r}")
         if problems:
             raise ValueError(f"AdaptiveLangevin: {'; '.join(problems)}")
@@ -274,10 +277,9 @@ class AdaptiveLangevin(Method):
     @property
     def idle(self) -> frozenset[str]:
         """Coefficients without an effect: those that others replace, and a prior of precision 0."""
-        return super().idle | {
-            "epsilon" if self.frequency != 0 else "frequency",
-            "sigma" if self.damping != 0 else "damping",
-        }
+        unused_oscillation = "epsilon" if self.frequency != 0 else "frequency"
+        unused_friction = "sigma" if self.damping != 0 else "damping"
+        return super().idle | {unused_oscillation, unused_friction}
 
     def thermostat_frequency(self, values: Mapping[str, float], size: int) -> float:
         """Return the frequency ω of small oscillations of a ξ that acts on `size` parameters."""
@@ -306,11 +308,12 @@ class AdaptiveLangevin(Method):
         ratio = tau / self.tau
         root = math.sqrt(ratio)
         is_sde = self.friction == "sde"
+        epsilon_divisor = root if is_sde else ratio
         changes: dict[str, Any] = {"tau": tau}
         if self.damping == 0:  # otherwise σ has no effect
             changes["sigma"] = scaled(self.sigma, root)
         if self.frequency == 0:  # otherwise ε has no effect
-            changes["epsilon"] = scaled(self.epsilon, 1 / root if is_sde else 1 / ratio)
+            changes["epsilon"] = scaled(self.epsilon, 1 / epsilon_divisor)
         if is_sde:
             changes["xi"] = scaled(self.xi, root)
         return replace(self, **changes)

@@ -179,7 +179,8 @@ class Method:
 
     def _check_option(self, definition: Field[Any]) -> None:
         """Raise an error if the value of a field isn't one of its choices, or is an initial ξ that varies."""
-        label, value = f"{type(self).__name__}: {definition.name}", getattr(self, definition.name)
+        label = f"{type(self).__name__}: {definition.name}"
+        value = getattr(self, definition.name)
         is_start = definition.metadata.get("varies") is False
         if "choices" in definition.metadata:
             choice(label, value, definition.metadata["choices"])
@@ -302,11 +303,11 @@ class Method:
 
         A method without a temperature is returned unchanged.
         """
-        value = getattr(self, self.thermal, None)
-        if not value:
+        thermal_coefficient = getattr(self, self.thermal, None)
+        if not thermal_coefficient:
             return self
         divisor = factor if self.thermal == "tau" else math.sqrt(factor)  # the square of σ is a temperature
-        return replace(self, **{self.thermal: falling(value, divisor, step)})
+        return replace(self, **{self.thermal: falling(thermal_coefficient, divisor, step)})
 
     def axes(self) -> dict[str, tuple[Value, ...]]:
         """Return the coefficients that are axes of a sweep, with their values."""
@@ -333,9 +334,12 @@ class Method:
     def _call(self, format_value: Callable[[Any], str]) -> str:
         """Return the call that makes it: with word, coefficients, and options that are not the default."""
         always_shown = {"word", *coefficients(type(self))} - self.idle
-        shown = [f.name for f in fields(self) if f.name in always_shown or getattr(self, f.name) != f.default]
-        values = ", ".join(f"{name}={format_value(getattr(self, name))}" for name in shown)
-        return f"{type(self).__name__}({values})"
+        arguments = []
+        for declared in fields(self):
+            argument = getattr(self, declared.name)
+            if declared.name in always_shown or argument != declared.default:
+                arguments.append(f"{declared.name}={format_value(argument)}")
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
 
 @lru_cache(maxsize=1024)
@@ -395,11 +399,14 @@ def _describe_field(field: Field[object]) -> Argument:
     default = Parameter.empty if field.default is MISSING else field.default
     if field.name == "word":
         return Argument("word", "text", "Splitting scheme, such as BAOAB.", default, "word")
+
     metadata = field.metadata
     choices = metadata.get("choices", ())
     kind: Literal["coefficient", "text", "whole"] = "coefficient"
-    if choices:
-        kind = "text" if all(isinstance(choice, str) for choice in choices) else "whole"
+    if choices and all(isinstance(choice, str) for choice in choices):
+        kind = "text"
+    elif choices:
+        kind = "whole"
     return Argument(
         name=field.name,
         kind=kind,
@@ -465,7 +472,8 @@ def register(kind: M) -> M:
     is_method = isinstance(kind, type) and issubclass(kind, Method) and kind is not Method
     if not (is_method and "__dataclass_fields__" in vars(kind)):
         raise TypeError(f"register takes a dataclass that derives from heatbath.methods.Method, got {kind!r}")
-    if problems := [*_field_problems(kind), *_letter_problems(kind), *_name_problems(kind)]:
+    problems = [*_field_problems(kind), *_letter_problems(kind), *_name_problems(kind)]
+    if problems:
         raise ValueError(f"{name}: {'; '.join(problems)}")
     _known[name] = kind
     return kind
@@ -490,22 +498,26 @@ def _field_problems(kind: type[Method]) -> list[str]:
     Fields must be made by `varying`, `starting` or `option`, and have names without another meaning.
     """
     problems = []
-    bare = [f.name for f in fields(kind) if f.name != "word" and not f.metadata]
-    if bare:
-        problems.append(f"the fields {', '.join(bare)} must be made by varying, starting or option")
+    metadata = {field.name: field.metadata for field in fields(kind)}
+    plain_fields = [name for name, described in metadata.items() if not described]
+    without_description = [name for name in plain_fields if name != "word"]
+    if without_description:
+        names_given = ", ".join(without_description)
+        problems.append(f"the fields {names_given} must be made by varying, starting or option")
 
-    taken = [f.name for f in fields(kind) if f.name in TAKEN]
-    if taken:
-        problems.append(f"the fields {', '.join(taken)} have names with another meaning: choose others")
+    taken_names = [name for name in metadata if name in TAKEN]
+    if taken_names:
+        problems.append(f"the fields {', '.join(taken_names)} have names with another meaning: choose others")
 
-    starts = [f.name for f in fields(kind) if f.metadata.get("varies") is False]
-    expected_starts = ["xi"] if _thermostat(kind) else []
-    if starts != expected_starts:
+    starting_values = [name for name, described in metadata.items() if described.get("varies") is False]
+    needed_values = ["xi"] if _thermostat(kind) else []
+    if starting_values != needed_values:
         problems.append("a field xi made by starting is needed where there is a thermostat, and only there")
 
-    tempered = [f.name for f in fields(kind) if f.metadata.get("tempered") and f.name != "tau"]
-    if tempered:
-        problems.append(f"only tau can be tempered, not {', '.join(tempered)}")
+    tempered = [name for name, described in metadata.items() if described.get("tempered")]
+    wrongly_tempered = [name for name in tempered if name != "tau"]
+    if wrongly_tempered:
+        problems.append(f"only tau can be tempered, not {', '.join(wrongly_tempered)}")
     return problems
 
 
@@ -521,8 +533,9 @@ def _letter_problems(kind: type[Method]) -> list[str]:
         problems += _lowering_problems(kind, letter, meaning)
     if "word" in names(kind):  # the word can be chosen, and is checked then
         return problems
-    meanings = [kind.letters.get(letter) for letter in kind.word]
-    if meanings and not any(meaning is not None and meaning.moves for meaning in meanings):
+
+    known_letters = [kind.letters[letter] for letter in kind.word if letter in kind.letters]
+    if kind.word and not any(meaning.moves for meaning in known_letters):
         problems.append(f"no letter of {kind.word!r} moves θ")
     return problems
 
@@ -536,19 +549,23 @@ def _lowering_problems(kind: type[Method], letter: str, meaning: Letter) -> list
     problems = []
     lowered = {operation for operation, _ in meaning.lower}
     if not lowered or not lowered <= operations.FOR_LETTERS:
+        given = sorted(lowered) or "nothing"
         accepted = "those of heatbath.methods.operations except READ"
-        problems.append(
-            f"letter {letter!r} lowers to {sorted(lowered) or 'nothing'}, accepted are {accepted}"
-        )
-    if meaning.moves != bool(lowered & set(operations.MOVING)):
+        problems.append(f"letter {letter!r} lowers to {given}, accepted are {accepted}")
+
+    moves = not lowered.isdisjoint(operations.MOVING)
+    kicks = not lowered.isdisjoint(operations.DESCENDING)
+    needs_noise = not lowered.isdisjoint(operations.ALWAYS_DRAWING)
+    needs_friction = not lowered.isdisjoint(operations.WITH_FRICTION)
+    if meaning.moves != moves:
         problems.append(f"letter {letter!r}: moves is not what its operations do")
-    if meaning.kicks != bool(lowered & set(operations.DESCENDING)):
+    if meaning.kicks != kicks:
         problems.append(f"letter {letter!r}: kicks is not what its operations do")
-    if lowered & set(operations.ALWAYS_DRAWING) and not meaning.draws:
+    if needs_noise and not meaning.draws:
         problems.append(f"letter {letter!r} needs noise: draws=True")
     if operations.ADAM in lowered and not kind.keeps_second:
         problems.append(f"letter {letter!r} needs a second moment: keeps_second = True")
-    if lowered & set(operations.WITH_FRICTION) and not _thermostat(kind):
+    if needs_friction and not _thermostat(kind):
         problems.append(f"letter {letter!r} needs a ξ: thermostat = 'part' or 'tensor'")
     return problems
 
@@ -598,16 +615,18 @@ def find_method(name: object, module: str | None = None) -> type[Method]:
     ValueError
         If there is none, or the registered one is from another module.
     """
-    kind = _known.get(name) if isinstance(name, str) else None
-    if kind is not None and module not in (None, kind.__module__):
+    if isinstance(name, str) and name in _known:
+        method = _known[name]
+        if module in (None, method.__module__):
+            return method
         raise ValueError(
-            f"the method {name!r} of {module} is needed, but that of {kind.__module__} is registered: import "
-            f"{module} in a process of its own"
+            f"the method {name!r} of {module} is needed, but that of {method.__module__} is registered: "
+            f"import {module} in a process of its own"
         )
-    if kind is not None:
-        return kind
 
-    remedy = f"; it is defined in {module}: import that module first" if module else ""
+    remedy = ""
     if module == "__main__":
         remedy = "; it was defined in a script: define it in a module of its own, and import that module"
+    elif module:
+        remedy = f"; it is defined in {module}: import that module first"
     raise ValueError(f"there is no method {name!r}{remedy}; accepted: {', '.join(_known)}")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -118,6 +118,10 @@ class Partition:
 
         stepsize = h if h == "auto" else coefficient("Partition: h", h, POSITIVE)
         store(self, assigned=frozenset(by_key.items()), h=stepsize, posterior=posterior)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the fields alone for pickles and copies, which don't depend on what has been cached."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def methods(self) -> dict[Key, Method]:
@@ -242,21 +246,20 @@ class Partition:
         """
         ranges = self.ranges()
         if values.keys() != ranges.keys():
-            raise ValueError(
-                f"a value is needed for each of the ranges {', '.join(ranges) or 'none'}, "
-                f"got {', '.join(values)}"
-            )
+            needed = ", ".join(ranges) or "none"
+            raise ValueError(f"a value is needed for each of the ranges {needed}, got {', '.join(values)}")
 
-        def value_in(name: str, searched: Between) -> float:
-            """Return the value of a coefficient: of the axis `name`, or `part.name`, with this range."""
-            axes = (axis for axis in ranges if axis.rpartition(".")[2] == name and ranges[axis] == searched)
-            return values[next(axes)]
+        # Parts with the same range of a coefficient share its value, whatever the axis is called.
+        value_of: dict[tuple[str, Between], float] = {}
+        for axis, searched in ranges.items():
+            coefficient_name = axis.rpartition(".")[2]
+            value_of.setdefault((coefficient_name, searched), values[axis])
 
         methods: dict[Key, Method] = {}
         for key, method in self.methods.items():
-            values_of_part = {name: value_in(name, span) for name, span in method.ranges().items()}
-            methods[key] = replace(method, **values_of_part)
-        h = value_in("h", self.h) if isinstance(self.h, Between) else self.h
+            part_values = {name: value_of[name, searched] for name, searched in method.ranges().items()}
+            methods[key] = replace(method, **part_values)
+        h = value_of["h", self.h] if isinstance(self.h, Between) else self.h
         return Partition(methods, h, self.posterior)
 
     def parts(self, layers: Layers) -> tuple[Part, ...]:
@@ -277,24 +280,26 @@ class Partition:
         ValueError
             If a layer has no method or two, or a key doesn't fit the network.
         """
-        tensors = _tensors(layers)
-        names = tuple(layers)
-        assigned: dict[str, Key] = {}  # the key that each layer belongs to
+        layer_tensors = _tensors(layers)
+        layer_names = tuple(layers)
+        key_of_layer: dict[str, Key] = {}
         parts: list[Part] = []
         for key, method in self.methods.items():
-            members = _members(key, names, tuple(assigned))
-            _assign(members, key, assigned)
-            for name, part_layers in _split_into_parts(key, sorted(members, key=names.index), names):
-                spans = tuple(span for layer in part_layers for span in tensors[layer])
-                parts.append(Part(name, key, method, part_layers, spans))
+            members = _members(key, layer_names, tuple(key_of_layer))
+            _assign(members, key, key_of_layer)
+            ordered_members = sorted(members, key=layer_names.index)
+            for name, part_layers in _split_into_parts(key, ordered_members, layer_names):
+                spans = chain.from_iterable(layer_tensors[layer] for layer in part_layers)
+                parts.append(Part(name, key, method, part_layers, tuple(spans)))
 
         _check_part_names(parts)
-        if unassigned := [layer for layer in names if layer not in assigned]:
+        unassigned = [layer for layer in layer_names if layer not in key_of_layer]
+        if unassigned:
             raise ValueError(
                 f"no method for layer {_listed(unassigned)}: name it, or add 'rest' "
                 f"(given: {', '.join(map(repr, self.methods))})"
             )
-        return tuple(sorted(parts, key=lambda part: names.index(part.layers[0])))
+        return tuple(sorted(parts, key=lambda part: layer_names.index(part.layers[0])))
 
 
 def _assign(layers: Sequence[str], key: Key, assigned: dict[str, Key]) -> None:
@@ -330,11 +335,13 @@ def _shared(values_by_part: Mapping[Key, Mapping[str, T]]) -> dict[str, T]:
         part = "+".join(map(str, key)) if isinstance(key, tuple) else str(key)
         for name, value in coefficients.items():
             parts_by_value.setdefault(name, {}).setdefault(value, part)
-    return {
-        name if len(parts) == 1 else f"{part}.{name}": value
-        for name, parts in parts_by_value.items()
-        for value, part in parts.items()
-    }
+    shared: dict[str, T] = {}
+    for name, part_of_value in parts_by_value.items():
+        has_one_value = len(part_of_value) == 1
+        for value, part in part_of_value.items():
+            axis = name if has_one_value else f"{part}.{name}"
+            shared[axis] = value
+    return shared
 
 
 def _ladders(methods: Collection[Method]) -> set[SimulatedTempering]:
@@ -399,7 +406,8 @@ def _check_posterior(methods: Mapping[Key, Method], posterior: object) -> None:
         raise TypeError(f"Partition: posterior must be a Posterior or None, got {posterior!r}")
     find_problem = _problem_without_posterior if posterior is None else _problem_with_posterior
     for key, method in methods.items():
-        if problem := find_problem(method):
+        problem = find_problem(method)
+        if problem:
             raise ValueError(f"Partition: part {key!r} is {method!r}: {problem}")
 
 
@@ -449,17 +457,17 @@ def _tensors(layers: Layers) -> dict[str, tuple[range, ...]]:
     if not layers:
         raise ValueError("a network needs at least one layer, got none")
     spans: dict[str, tuple[range, ...]] = {}
-    start = 0
+    layer_start = 0
     for name, sizes in layers.items():
         if not isinstance(sizes, Sequence) or not sizes:
             raise ValueError(
                 f"layer {name!r} must have the sizes of its tensors, such as (200, 100); got {sizes!r}"
             )
         label = f"layer {name!r}: the size of a tensor"
-        counts = [whole(label, size, low=1) for size in sizes]
-        boundaries = list(accumulate(counts, initial=start))
-        spans[name] = tuple(range(first, stop) for first, stop in pairwise(boundaries))
-        start = boundaries[-1]
+        tensor_sizes = [whole(label, size, low=1) for size in sizes]
+        boundaries = list(accumulate(tensor_sizes, initial=layer_start))
+        spans[name] = tuple(range(start, stop) for start, stop in pairwise(boundaries))
+        layer_start = boundaries[-1]
     return spans
 
 
@@ -489,6 +497,7 @@ def _members(key: Key, layers: tuple[str, ...], assigned: tuple[str, ...]) -> tu
         if not -len(layers) <= key < len(layers):
             raise ValueError(f"there is no layer {key}: this network has {len(layers)}, {_listed(layers)}")
         return (layers[key],)
+
     rules = {
         "all": layers,
         "hidden": layers[:-1],
@@ -537,9 +546,14 @@ def _split_into_parts(
         if len(members) == 1:
             return [(str(key), (members[0],))]
         return [(f"{key}{number}", (layer,)) for number, layer in enumerate(members, start=1)]
+
+    def item_name(item: str | int) -> str:
+        """Return the name of a layer for its index; words stay as they are."""
+        return layers[item] if isinstance(item, int) else item
+
     items = key if isinstance(key, tuple) else (key,)
-    name = "+".join(layers[item] if isinstance(item, int) else item for item in items)
-    return [(name, tuple(members))]
+    part_name = "+".join(map(item_name, items))
+    return [(part_name, tuple(members))]
 
 
 def _listed(layers: Sequence[str]) -> str:

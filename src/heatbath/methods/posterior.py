@@ -119,13 +119,11 @@ def _check_deviations(name: str, value: object, words: tuple[str, str]) -> str |
         The two words.
     """
     label = f"Posterior: {name}"
-    if isinstance(value, str):
-        if value not in words:
-            raise ValueError(
-                f"{label} must be a standard deviation, several, or {' or '.join(map(repr, words))}; "
-                f"got {value!r}"
-            )
+    if isinstance(value, str) and value in words:
         return value
+    if isinstance(value, str):
+        accepted_words = " or ".join(map(repr, words))
+        raise ValueError(f"{label} must be a standard deviation, several, or {accepted_words}; got {value!r}")
     if is_real(value):
         return real(label, value, POSITIVE)
     deviations = reals(label, value, POSITIVE)

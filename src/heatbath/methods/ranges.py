@@ -12,6 +12,7 @@ Scale = Literal["log", "linear", "complement"]
 
 DIGITS = 3  # significant digits of the values that are tried, so that printed values are exact
 NARROW = 0.1  # relative width below which a range needs more digits
+DECIMALS = 15  # of 1 - x, without the rounding error of the subtraction
 MOST_DIGITS = 17  # digits that distinguish any two floats
 # Largest positions on each scale whose values are still finite and, on "complement", below 1
 LARGEST_POSITION = {"linear": 1e308, "log": 700.0, "complement": 34.5}
@@ -31,7 +32,8 @@ class Between:
         Both must differ on the scale, too, where very close numbers may coincide.
         """
         choice("between: scale", self.scale, get_args(Scale))
-        low, high = real("between: low", self.low, FINITE), real("between: high", self.high, FINITE)
+        low = real("between: low", self.low, FINITE)
+        high = real("between: high", self.high, FINITE)
         if low >= high:
             raise ValueError(f"between: low must be below high, got {self.low!r} and {self.high!r}")
         if self.scale == "log" and low <= 0:
@@ -57,7 +59,8 @@ class Between:
 
         It is rounded to three significant digits, or more in a narrow range.
         """
-        low, high = self._on_scale(self.low), self._on_scale(self.high)
+        low = self._on_scale(self.low)
+        high = self._on_scale(self.high)
         value = self._value_at(low + share * (high - low))
         return min(max(value, self.low), self.high)
 
@@ -69,12 +72,19 @@ class Between:
         is_complement = self.scale == "complement"
         ends = (1.0 - self.low, 1.0 - self.high) if is_complement else (self.low, self.high)
         relative_width = (self.high - self.low) / max(map(abs, ends))
-        extra_digits = 1 + math.ceil(-math.log10(relative_width)) if relative_width < NARROW else 0
+        digits = DIGITS
+        if relative_width < NARROW:
+            extra_digits = 1 + math.ceil(-math.log10(relative_width))
+            digits = min(DIGITS + extra_digits, MOST_DIGITS)
+
         limit = LARGEST_POSITION[self.scale]
-        position = min(max(position, -limit), limit)
-        value = position if self.scale == "linear" else math.exp(-position if is_complement else position)
-        value = float(f"{value:.{min(DIGITS + extra_digits, MOST_DIGITS)}g}")
-        return round(1.0 - value, 15) if is_complement else value
+        exact = min(max(position, -limit), limit)
+        if self.scale == "log":
+            exact = math.exp(exact)
+        elif is_complement:
+            exact = math.exp(-exact)
+        rounded = float(f"{exact:.{digits}g}")
+        return round(1.0 - rounded, DECIMALS) if is_complement else rounded
 
     def beyond(self, end: float) -> Between:
         """Return the range extended beyond `end`, one of its ends, by half of its width on the scale.
@@ -84,23 +94,29 @@ class Between:
         >>> between(0.01, 1.0).beyond(1.0), between(0.1, 1.0, "linear").beyond(0.1)
         (between(0.01, 10.0), between(0.0, 1.0))
         """
-        low, high = self._on_scale(self.low), self._on_scale(self.high)
+        low = self._on_scale(self.low)
+        high = self._on_scale(self.high)
         half_width = (high - low) / 2
         if end == self.high:
             return Between(self.low, self._value_at(high + half_width), self.scale)
         lower = self._value_at(low - half_width)
-        return Between(max(lower, 0.0) if self.low >= 0 else lower, self.high, self.scale)
+        if self.low >= 0:
+            lower = max(lower, 0.0)
+        return Between(lower, self.high, self.scale)
 
     def share(self, value: float) -> float:
         """Return how far a value lies between low (0) and high (1) on the scale."""
-        low, high = self._on_scale(self.low), self._on_scale(self.high)
+        low = self._on_scale(self.low)
+        high = self._on_scale(self.high)
         return (self._on_scale(value) - low) / (high - low)
 
     def _on_scale(self, value: float) -> float:
         """Return the position of a value on the scale: x, log x or -log(1 - x)."""
         if self.scale == "linear":
             return value
-        return math.log(value) if self.scale == "log" else -math.log(1.0 - value)
+        if self.scale == "log":
+            return math.log(value)
+        return -math.log(1.0 - value)
 
 
 def between(low: float, high: float, scale: Scale | None = None) -> Between:

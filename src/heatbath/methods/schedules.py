@@ -198,27 +198,31 @@ class Piecewise:
         for name, argument in (("values", self.values), ("steps", self.steps)):
             if not isinstance(argument, (list, tuple)):
                 raise TypeError(f"Piecewise: {name} must be a list, got {argument!r}")
-        any_number = Interval(infinite=True)
-        values = tuple(
-            value if isinstance(value, _SIMPLE) else real("Piecewise: a value", value, any_number)
-            for value in self.values
-        )
+        values = tuple(self._checked_value(value) for value in self.values)
         steps = tuple(whole("Piecewise: a step", step, low=1) for step in self.steps)
-        if len(values) != len(steps) + 1 or list(steps) != sorted(set(steps)):
+        is_increasing = list(steps) == sorted(set(steps))
+        if len(values) != len(steps) + 1 or not is_increasing:
             raise ValueError(
                 "Piecewise: needs increasing steps, and one value more than steps; got "
                 f"{len(values)} values and the steps {list(self.steps)}"
             )
         store(self, values=values, steps=steps)
 
+    @staticmethod
+    def _checked_value(value: object) -> object:
+        """Return a schedule as it is, and a number as float."""
+        if isinstance(value, _SIMPLE):
+            return value
+        return real("Piecewise: a value", value, Interval(infinite=True))
+
     def __call__(self, step: int) -> float:
         """Return the value during a step."""
-        return at(self.values[bisect_right(self.steps, step)], step)
+        interval = bisect_right(self.steps, step)
+        return at(self.values[interval], step)
 
     def range(self) -> tuple[float, float]:
         """Return the smallest and the largest value."""
-        ends = [(v, v) if isinstance(v, float) else v.range() for v in self.values]
-        return min(low for low, _ in ends), max(high for _, high in ends)
+        return bounds(tuple(self.values))
 
 
 _SIMPLE = (Constant, Linear, Exponential, Cyclical)
@@ -305,9 +309,12 @@ class Cycle:
 
         The samples must fit into the steps of a cycle that are at temperature `tau`.
         """
-        high, tau = real("Cycle: high", self.high, POSITIVE), real("Cycle: tau", self.tau, NON_NEGATIVE)
+        high = real("Cycle: high", self.high, POSITIVE)
+        tau = real("Cycle: tau", self.tau, NON_NEGATIVE)
         period = whole("Cycle: period", self.period, low=1)
-        low = high / 10 if self.low is None else real("Cycle: low", self.low, NON_NEGATIVE)
+        low = high / 10
+        if self.low is not None:
+            low = real("Cycle: low", self.low, NON_NEGATIVE)
         exploring = tau / 100
         if self.exploring is not None:
             exploring = real("Cycle: exploring", self.exploring, NON_NEGATIVE)
@@ -338,8 +345,9 @@ class Cycle:
     @property
     def _sample_steps(self) -> tuple[int, ...]:
         """Steps of a cycle, counted from 1, after which a sample is collected."""
-        first = self.period - self._sampling_steps
-        return tuple(first + (i + 1) * self._sampling_steps // self.samples for i in range(self.samples))
+        exploring_steps = self.period - self._sampling_steps
+        numbers = range(1, self.samples + 1)
+        return tuple(exploring_steps + number * self._sampling_steps // self.samples for number in numbers)
 
     @property
     def stepsize(self) -> Cyclical:
@@ -359,7 +367,10 @@ class Cycle:
 
     def collects(self, steps: int) -> bool:
         """Return True if a sample is collected after this many steps."""
-        return steps > 0 and (steps - 1) % self.period + 1 in self._sample_steps
+        if steps <= 0:
+            return False
+        step_of_cycle = (steps - 1) % self.period + 1
+        return step_of_cycle in self._sample_steps
 
     def count(self, steps: int) -> int:
         """Return how many samples are collected during this many steps."""
@@ -436,7 +447,9 @@ def to_plain(schedule: Schedule | SimulatedTempering) -> dict[str, Any]:
         """Return a field's value with lists for tuples and dicts for schedules."""
         if isinstance(value, tuple):
             return [plain_value(item) for item in value]
-        return to_plain(value) if isinstance(value, Schedule) else value
+        if isinstance(value, Schedule):
+            return to_plain(value)
+        return value
 
     values = {field.name: plain_value(getattr(schedule, field.name)) for field in fields(schedule)}
     return {"schedule": type(schedule).__name__, **values}
@@ -464,21 +477,26 @@ def from_plain(plain: Mapping[str, Any]) -> Schedule | SimulatedTempering:
     if not isinstance(name, str) or name not in _KINDS:
         raise ValueError(f"a schedule is a dict with 'schedule' one of {', '.join(_KINDS)}, got {plain!r}")
 
-    def schedule_value(value: object) -> object:
-        """Return a field's value with schedules for the dicts in it."""
-        if isinstance(value, list):
-            return [from_plain(item) if isinstance(item, Mapping) else item for item in value]
-        return from_plain(value) if isinstance(value, Mapping) else value
-
-    kind = _KINDS[name]
-    accepted = [field.name for field in fields(kind)]
-    if unknown := [key for key in plain if key not in ("schedule", *accepted)]:
-        raise ValueError(f"{name} has no {', '.join(map(str, unknown))}; accepted: {', '.join(accepted)}")
-    values: dict[str, Any] = {key: schedule_value(value) for key, value in plain.items() if key != "schedule"}
+    schedule_class = _KINDS[name]
+    accepted = [field.name for field in fields(schedule_class)]
+    plain_fields = {key: value for key, value in plain.items() if key != "schedule"}
+    unknown = [str(key) for key in plain_fields if key not in accepted]
+    if unknown:
+        raise ValueError(f"{name} has no {', '.join(unknown)}; accepted: {', '.join(accepted)}")
+    values: dict[str, Any] = {key: _from_plain_value(value) for key, value in plain_fields.items()}
     try:
-        return kind(**values)
+        return schedule_class(**values)
     except TypeError as error:  # a value is missing or has the wrong type: the message names the field
         raise ValueError(f"{name}: {error}") from None
+
+
+def _from_plain_value(value: object) -> object:
+    """Return a field's value with schedules for the dicts in it, or in its list."""
+    if isinstance(value, list):
+        return [_from_plain_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return from_plain(value)
+    return value
 
 
 def scaled(value: Any, factor: float) -> Any:
@@ -562,16 +580,24 @@ def coefficient(label: str, value: object, accepted: Interval, *, tempering: boo
         If the value has another type, or is not accepted at some step; the message begins with the label.
     """
     if isinstance(value, Between):
-        if not all(end in accepted for end in value.range()):
+        if not _is_within(accepted, value.range()):
             raise ValueError(f"{label} must be {accepted}, got {value!r}")
         return value
+
+    items = value
     if isinstance(value, np.ndarray) and value.ndim == 1:
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
-        if not value:
-            raise ValueError(f"{label}: an axis of a sweep needs at least one value, got {value!r}")
-        return tuple(_check_single(label, item, accepted, tempering) for item in value)
-    return _check_single(label, value, accepted, tempering)
+        items = value.tolist()
+    if not isinstance(items, (list, tuple)):
+        return _check_single(label, value, accepted, tempering)
+    if not items:
+        raise ValueError(f"{label}: an axis of a sweep needs at least one value, got {items!r}")
+    return tuple(_check_single(label, item, accepted, tempering) for item in items)
+
+
+def _is_within(accepted: Interval, ends: tuple[float, float]) -> bool:
+    """Return True if both the smallest and the largest value are accepted."""
+    low, high = ends
+    return low in accepted and high in accepted
 
 
 def _check_single(label: str, value: object, accepted: Interval, tempering: bool) -> Value:
@@ -591,7 +617,7 @@ def _check_single(label: str, value: object, accepted: Interval, tempering: bool
     if isinstance(value, SimulatedTempering) and not tempering:
         raise ValueError(f"{label} cannot be tempered, only tau can: got {value!r}")
     if isinstance(value, (Schedule, SimulatedTempering)):
-        if not all(end in accepted for end in value.range()):
+        if not _is_within(accepted, value.range()):
             raise ValueError(f"{label} must be {accepted} at every step, got {value!r}")
         return value
     if not is_real(value):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
 from typing import Literal
 
 from heatbath.methods.letters import Letter
@@ -130,26 +131,27 @@ def parse(word: str, letters: Mapping[str, Letter], method: str = "this method")
             raise WordError(
                 f"word {word!r}: {letter!r} is not a letter of {method}, which accepts {', '.join(letters)}"
             )
-    draws = sum(word.count(letter) for letter, kind in letters.items() if kind.draws)
-    if draws > MOST_DRAWS:
+    draw_count = len([letter for letter in word if letters[letter].draws])
+    if draw_count > MOST_DRAWS:
         raise WordError(
-            f"word {word[:20]!r}...: it draws noise {draws} times, and the limit for a step is {MOST_DRAWS}"
+            f"word {word[:20]!r}...: it draws noise {draw_count} times, and the limit for a step is "
+            f"{MOST_DRAWS}"
         )
 
-    fractions = {letter: Fraction(1, word.count(letter)) for letter in set(word)}
-    substeps: list[Substep] = []
-    next_slot = 0
+    slots = count()
+    substeps = []
     for position, letter in enumerate(word):
-        kind = letters[letter]
-        slot = next_slot if kind.draws else None
-        substeps.append(Substep(letter, fractions[letter], position, kind, slot))
-        next_slot += kind.draws
+        meaning = letters[letter]
+        fraction = Fraction(1, word.count(letter))
+        slot = next(slots) if meaning.draws else None
+        substeps.append(Substep(letter, fraction, position, meaning, slot))
     return tuple(substeps)
 
 
 def require(word: str, method: str, needed: str) -> None:
     """Raise WordError if a word lacks one of the letters that its method needs."""
-    if missing := [letter for letter in needed if letter not in word]:
+    missing = [letter for letter in needed if letter not in word]
+    if missing:
         raise WordError(f"word {word!r}: {method} needs {', '.join(needed)}; missing: {', '.join(missing)}")
 
 
@@ -182,21 +184,23 @@ def rotate(substeps: Sequence[Substep]) -> Rotation:
     """
     if not substeps:
         return Rotation((), (), seen="end")
-    needed = gradients(substeps)
-    if needed != 1:
-        letters = "".join(s.letter for s in substeps)
+    gradient_count = gradients(substeps)
+    if gradient_count != 1:
+        word = "".join(substep.letter for substep in substeps)
         raise WordError(
-            f"word {letters!r} needs {needed} gradients per step, and a rotated step offers one: "
+            f"word {word!r} needs {gradient_count} gradients per step, and a rotated step offers one: "
             "run the word as written, or choose a word that needs one, such as 'BAOAB' or 'BACDEDCAB'"
         )
-    drifts = [position for position, substep in enumerate(substeps) if substep.kind.moves]
-    kicks = _kicks_between_drifts(substeps)
-    if kicks[0] or kicks[-1]:
-        cut = drifts[-1] + 1
-        return Rotation(closing=tuple(substeps[cut:]), opening=tuple(substeps[:cut]), seen="end")
-    kicked_piece = next(piece for piece, count in enumerate(kicks) if count)
-    cut = drifts[kicked_piece - 1] + 1
-    return Rotation(closing=tuple(substeps[cut:]), opening=tuple(substeps[:cut]), seen="kick")
+    drift_positions = [position for position, substep in enumerate(substeps) if substep.kind.moves]
+    kick_counts = _kicks_between_drifts(substeps)
+    seen: Literal["end", "kick"] = "end"
+    drift_before_cut = drift_positions[-1]
+    if not (kick_counts[0] or kick_counts[-1]):
+        seen = "kick"
+        kicked_piece = next(piece for piece, kick_count in enumerate(kick_counts) if kick_count)
+        drift_before_cut = drift_positions[kicked_piece - 1]
+    cut = drift_before_cut + 1
+    return Rotation(closing=tuple(substeps[cut:]), opening=tuple(substeps[:cut]), seen=seen)
 
 
 def _kicks_between_drifts(substeps: Sequence[Substep]) -> list[int]:

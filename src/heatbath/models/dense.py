@@ -167,22 +167,29 @@ class MLP:
         -------
         array, (examples, outputs)
         """
-        vector, inputs = np.asarray(theta, np.float64), np.asarray(x, np.float64)
+        parameters = np.asarray(theta, np.float64)
+        inputs = np.asarray(x, np.float64)
         sizes = self.sizes(inputs.shape[-1], outputs)
-        result = np.empty((len(inputs), outputs))
-        rows = block(AT_ONCE // max(sizes[1:]))
-        for first in range(0, len(inputs), rows):
-            values, offset = inputs[first : first + rows], 0
-            for layer, (width, out) in enumerate(pairwise(sizes), start=1):
-                bias_offset = offset + width * out
-                W = vector[offset:bias_offset].reshape(out, width)
-                offset = bias_offset + out
-                values = values @ W.T
-                values += vector[bias_offset:offset]
-                if layer < len(sizes) - 1:
-                    values = ACTIVATIONS[self.activation].value(values)
-            result[first : first + rows] = values
-        return result
+        network_outputs = np.empty((len(inputs), outputs))
+        block_size = block(AT_ONCE // max(sizes[1:]))
+        for start in range(0, len(inputs), block_size):
+            rows = slice(start, start + block_size)
+            network_outputs[rows] = self._forward_block(parameters, inputs[rows], sizes)
+        return network_outputs
+
+    def _forward_block(self, theta: Array, x: Array, sizes: Sequence[int]) -> Array:
+        """Return the outputs for a block of inputs; `sizes` are the numbers of units of all layers."""
+        activation = ACTIVATIONS[self.activation]
+        outputs = x
+        offset = 0
+        for layer, (width, out) in enumerate(pairwise(sizes)):
+            layer_inputs = activation.value(outputs) if layer > 0 else x
+            bias_offset = offset + width * out
+            W = theta[offset:bias_offset].reshape(out, width)
+            offset = bias_offset + out
+            outputs = layer_inputs @ W.T
+            outputs += theta[bias_offset:offset]
+        return outputs
 
     def between(
         self, theta: ArrayLike, inputs: tuple[ArrayLike, ArrayLike], outputs: tuple[ArrayLike, ArrayLike]
@@ -204,9 +211,11 @@ class MLP:
         -------
         array, (..., parameters)
         """
-        (a, b), (c, d) = ([np.asarray(v, np.float64).ravel() for v in pair] for pair in (inputs, outputs))
+        a, b = (np.asarray(numbers, np.float64).ravel() for numbers in inputs)
+        c, d = (np.asarray(numbers, np.float64).ravel() for numbers in outputs)
         sizes = self.sizes(len(a), len(c))
-        first_width, last_width = sizes[1], sizes[-2]
+        first_width = sizes[1]
+        last_width = sizes[-2]
         vectors = np.array(theta, np.float64)  # a copy; the slices below are views that change it
 
         # First layer: W (a x + b) + bias = (W a) x + (bias + W b).
@@ -240,8 +249,9 @@ class MLP:
             modules += [torch.nn.Linear(width, out), getattr(torch.nn, ACTIVATIONS[self.activation].module)()]
         module = torch.nn.Sequential(*modules[:-1])
         vector = torch.tensor(np.asarray(theta))
-        if vector.shape != (expected := (self.parameters(inputs, outputs),)):
-            raise ValueError(f"theta must have shape {expected}, got {tuple(vector.shape)}")
+        needed_shape = (self.parameters(inputs, outputs),)
+        if vector.shape != needed_shape:
+            raise ValueError(f"theta must have shape {needed_shape}, got {tuple(vector.shape)}")
         module = module.to(vector.dtype)
         torch.nn.utils.vector_to_parameters(vector, module.parameters())
         return module

@@ -41,7 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -60,6 +60,7 @@ SHAPE, SCALE = 1.0, 0.01
 """a and b of the prior IG(a, b v) of the noise variance, where v is the variance of the targets."""
 FEWEST = 50  # steps between two draws of the variance, at least
 COST = 4.0  # steps between two draws, at least, in units of a draw's cost: a forward pass over all examples
+GRADIENT_COST = 3.0  # of a training step, in forward passes: one forward, and one backward that costs two
 TAILS = 4.0  # factor on this cost if each example has its own λ (measured with 50 hidden units)
 SAME = 1e-9  # relative difference of sums of weights that is rounding
 MOST_CACHED = 64  # results of `settle` for a problem; an automatic run has about fifteen
@@ -148,7 +149,8 @@ class Likelihood:
         """
         if self.varying:
             values, logarithms = np.split(outputs, 2, axis=-1)
-            precision, residual = np.exp(-logarithms), values - targets
+            precision = np.exp(-logarithms)
+            residual = values - targets
             return np.concatenate([precision * residual, (1 - precision * residual**2) / 2], axis=-1)
         residual = TASKS[self.problem.task].residual(outputs, targets)
         if variances is None:
@@ -245,20 +247,26 @@ def _settle(partition: Partition, network: MLP, problem: Problem, batch: int) ->
     """
     likelihood = Likelihood(problem, partition.posterior)
     layers = network.layers(problem.inputs, likelihood.outputs)
-    parts, posterior = partition.parts(layers), partition.posterior
+    parts = partition.parts(layers)
+    posterior = partition.posterior
     if posterior is None:
         return Settled(parts, None, None)
-    n, T = total(problem), posterior.temperature
-    variances, draws, mean = _variances(posterior, problem), None, 1.0
+
+    n = total(problem)
+    T = posterior.temperature
+    variances = _variances(posterior, problem)
+    draws = None
+    unit = 1.0  # s̄²
     if variances is not None and posterior.noise == "sampled":
         draws = _draws(likelihood, n, T, batch)
         _check_words(parts)
     elif variances is not None:
-        mean = mean_variance(variances)
+        unit = mean_variance(variances)
+
     widths = network.sizes(problem.inputs, likelihood.outputs)[:-1]
     deviations = zip(layers, posterior.deviations(widths), strict=True)
-    precisions = {layer: mean / (deviation**2 * n) for layer, deviation in deviations}
-    settled = [settle_part(part, T * mean / n, precisions, layers) for part in parts]
+    precisions = {layer: unit / (deviation**2 * n) for layer, deviation in deviations}
+    settled = [settle_part(part, T * unit / n, precisions, layers) for part in parts]
     return Settled(tuple(chain.from_iterable(settled)), variances, draws, likelihood.degrees)
 
 
@@ -309,12 +317,14 @@ def _draws(likelihood: Likelihood, n: float, T: float, batch: int) -> Draws:
     batch : int
         Examples in a mini-batch: with small ones, draws are rarer, since each takes a pass over all examples.
     """
-    problem, degrees = likelihood.problem, likelihood.degrees
-    rows = problem.X_train.shape[1]
-    cost = COST * (1.0 if degrees == math.inf else TAILS)
-    law = law_of_variance(n, T, spread(problem), max(FEWEST, math.ceil(cost * rows / (3 * batch))))
+    problem = likelihood.problem
+    degrees = likelihood.degrees
+    example_count = problem.X_train.shape[1]
+    cost = COST if degrees == math.inf else COST * TAILS
+    steps_between = max(FEWEST, math.ceil(cost * example_count / (GRADIENT_COST * batch)))
+    law = law_of_variance(n, T, spread(problem), steps_between)
     if degrees == math.inf:
-        return law._replace(factor=law.factor * n / rows)
+        return law._replace(factor=law.factor * n / example_count)
     if problem.outputs > MOST_TARGETS:
         raise ValueError(
             f"Posterior: degrees with sampled noise are for up to {MOST_TARGETS} targets, and there are "
@@ -347,12 +357,13 @@ def settle_part(part: Part, tau: float, precisions: Mapping[str, float], layers:
             f"Posterior: the layers of part {part.name!r} share thermostats, so they need one prior: give "
             "each layer its own part, or all of them the same standard deviation"
         )
-    pieces, tensors = [], list(part.tensors)
+    remaining_tensors = iter(part.tensors)
+    layer_parts = []
     for layer, precision in zip(part.layers, part_precisions, strict=True):
-        count = len(layers[layer])
-        spans, tensors = tuple(tensors[:count]), tensors[count:]
-        pieces.append(replace(part, method=method.with_prior(precision), layers=(layer,), tensors=spans))
-    return pieces
+        tensors = tuple(islice(remaining_tensors, len(layers[layer])))
+        layer_method = method.with_prior(precision)
+        layer_parts.append(replace(part, method=layer_method, layers=(layer,), tensors=tensors))
+    return layer_parts
 
 
 def draw_prior(
@@ -378,16 +389,21 @@ def draw_prior(
     variances : array, (count, targets), or None
         Noise variances of the targets as they are scaled in the problem, drawn or known, if there are any.
     """
-    problem, posterior = likelihood.problem, likelihood.posterior
+    problem = likelihood.problem
+    posterior = likelihood.posterior
     if posterior is None:
         raise ValueError("without a posterior there is no prior to draw from: give posterior=Posterior()")
-    rng = np.random.default_rng(seed)
-    sizes = [sum(layer) for layer in network.layers(problem.inputs, likelihood.outputs).values()]
-    deviations = posterior.deviations(network.sizes(problem.inputs, likelihood.outputs)[:-1])
-    theta = rng.standard_normal((count, sum(sizes))) * np.repeat(deviations, sizes)
+    generator = np.random.default_rng(seed)
+    layers = network.layers(problem.inputs, likelihood.outputs)
+    layer_sizes = [sum(tensor_sizes) for tensor_sizes in layers.values()]
+    widths = network.sizes(problem.inputs, likelihood.outputs)[:-1]
+    deviations = np.repeat(posterior.deviations(widths), layer_sizes)
+    theta = generator.standard_normal((count, sum(layer_sizes))) * deviations
+
     variances = _variances(posterior, problem)
     if variances is None:
         return theta, None
     if posterior.noise == "sampled":
-        return theta, SCALE * spread(problem) / rng.gamma(SHAPE, size=(count, problem.outputs))
+        gammas = generator.gamma(SHAPE, size=(count, problem.outputs))
+        return theta, SCALE * spread(problem) / gammas
     return theta, np.tile(variances, (count, 1))

@@ -13,7 +13,7 @@ from heatbath.datasets import Problem
 from heatbath.datasets.problem import numbers
 from heatbath.datasets.tasks import TASKS
 from heatbath.plotting import style
-from heatbath.prediction.averages import entropy_of
+from heatbath.prediction.ensemble_average import entropy_of
 from heatbath.runs.run import Run
 
 if TYPE_CHECKING:

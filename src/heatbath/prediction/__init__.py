@@ -5,6 +5,6 @@
 a `Calibration`, which corrects its intervals by the training examples.
 """
 
-from heatbath.prediction.averages import Prediction as Prediction
 from heatbath.prediction.calibration import Calibration as Calibration
+from heatbath.prediction.ensemble_average import Prediction as Prediction
 from heatbath.prediction.predictive_distributions import Mixture as Mixture

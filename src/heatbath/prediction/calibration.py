@@ -153,5 +153,6 @@ def left_out(
     from scipy.special import ndtr
 
     leverage = np.minimum(leverages(variance, noise, weights, temperature), HIGHEST)
-    residual, left_out_variance = (y - mean) / (1 - leverage), variance / (1 - leverage)
+    residual = (y - mean) / (1 - leverage)
+    left_out_variance = variance / (1 - leverage)
     return np.asarray(ndtr(residual / np.sqrt(noise + left_out_variance)).mean(axis=0))

@@ -13,7 +13,7 @@ from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS, Task
 from heatbath.models.dense import MLP
 from heatbath.models.likelihood import Likelihood
-from heatbath.prediction.averages import Average, Prediction, entropy_of, predict_new_data
+from heatbath.prediction.ensemble_average import Average, Prediction, entropy_of, predict_new_data
 from heatbath.prediction.predictive_distributions import Categorical, Mixture, mixture_of
 
 
@@ -40,7 +40,8 @@ def average_networks(
         Noise variances of the targets for each network.
     """
     average = Average(likelihood.problem.task)
-    for theta, variance in zip(thetas, repeat(None) if variances is None else variances, strict=False):
+    variance_of_each = repeat(None) if variances is None else variances
+    for theta, variance in zip(thetas, variance_of_each, strict=False):
         outputs = network.forward(theta, x, likelihood.outputs)
         average.add(likelihood.values(outputs), likelihood.noise(outputs, variance))
     return average.prediction()
@@ -88,7 +89,8 @@ def join_averages(
     noise : array, optional
         Variance of the data around the samples' values.
     """
-    mean, variance = means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)
+    mean = means.mean(axis=0)
+    variance = variances.mean(axis=0) + means.var(axis=0)
     if not TASKS[task].classes:
         return predict_new_data(task, mean, variance, noise)
     return Prediction(mean, variance, entropy_of(mean, task), None, None)

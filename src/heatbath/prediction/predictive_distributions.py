@@ -22,6 +22,7 @@ from heatbath.models.likelihood import Likelihood
 AT_ONCE = 1 << 18  # numbers of all components that are computed at a time, so that they stay in the cache
 EXACT = 1e-12  # tolerance of a quantile, in units of the smallest scale that isn't 0
 TANGENTS = 8  # Newton steps to a quantile after which every second step bisects
+SD_OVER_MEAN_DEVIATION = 1.25  # of a normal distribution, about √(π/2)
 TINY = 1e-300  # smaller numbers are not exact
 UNCOUNTED = 1e12  # rate from which on counts are treated as normal, to 1e-6
 
@@ -130,7 +131,8 @@ def _poisson_bounds(share: float, mean: Floats, _: Floats) -> tuple[Floats, Floa
     By Bernstein's inequality mean - sqrt(2 lower mean) or less has at most probability `share`, and mean + x
     or more at most 1 - `share`.
     """
-    lower, upper = -math.log(share), -math.log1p(-share)
+    lower = -math.log(share)
+    upper = -math.log1p(-share)
     x = upper / 3 + np.sqrt(upper**2 / 9 + 2 * upper * mean)
     return np.maximum(np.ceil(mean - np.sqrt(2 * lower * mean)) - 1, -1.0), np.ceil(mean + x)
 
@@ -161,7 +163,7 @@ def student(degrees: float) -> Law:
     from scipy.special import betainccinv, betaincinv, gammaln, stdtr
 
     norm = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - 0.5 * math.log(degrees * math.pi)
-    factor = degrees / (degrees - 2) if degrees > 2 else math.inf
+    variance_of_t = degrees / (degrees - 2) if degrees > 2 else math.inf
 
     def log_density(y: Floats, mean: Floats, scale: Floats) -> Floats:
         z = _standardised(y, mean, scale)
@@ -170,10 +172,14 @@ def student(degrees: float) -> Law:
     def standard(share: float) -> float:
         # near is t²/(degrees + t²) and far 1 - near; the smaller of the two is exact
         tails = 2 * min(share, 1 - share)
-        near, far = betainccinv(0.5, degrees / 2, tails), betaincinv(degrees / 2, 0.5, tails)
-        ratio = near / (1 - near) if near < 0.5 else math.inf
-        if near >= 0.5 and far > TINY:
+        near = betainccinv(0.5, degrees / 2, tails)
+        far = betaincinv(degrees / 2, 0.5, tails)
+        if near < 0.5:
+            ratio = near / (1 - near)
+        elif far > TINY:
             ratio = (1 - far) / far
+        else:
+            ratio = math.inf
         return math.copysign(math.sqrt(degrees * ratio), share - 0.5)
 
     def bounds(share: float, mean: Floats, scale: Floats) -> tuple[Floats, Floats]:
@@ -185,7 +191,7 @@ def student(degrees: float) -> Law:
         log_density=log_density,
         standard=standard,
         bounds=bounds,
-        variance=lambda mean, scale: factor * scale**2,
+        variance=lambda mean, scale: variance_of_t * scale**2,
         draw=lambda generator, mean, scale: mean + scale * generator.standard_t(degrees, mean.shape),
     )
 
@@ -211,26 +217,39 @@ def _quantile(law: Law, share: float, means: Floats, scales: Floats) -> Floats:
     """
     low, high = _quantile_interval(law, share, means, scales)
     tolerance = np.where(law.is_discrete, 1.0, EXACT * scales.min(axis=1, where=scales > 0, initial=np.inf))
-    centre = means.mean(axis=1)
-    approximate_sd = np.hypot(1.25 * np.abs(means - centre[:, None]).mean(axis=1), scales.mean(axis=1))
-    y = np.clip(centre + law.standard(share) * approximate_sd, low, high)
-    y = np.floor(y) if law.is_discrete else y
+    y = np.clip(_normal_approximation(law, share, means, scales), low, high)
+    if law.is_discrete:
+        y = np.floor(y)
 
     for step in itertools.count():
         rounding = 4 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
-        rows = np.flatnonzero(high - low > np.maximum(tolerance, rounding))
+        rows = np.flatnonzero(high - low > np.maximum(tolerance, rounding))  # of the open intervals
         if not len(rows):
             break
         is_low, newton = _newton_step(law, share, y[rows], means[rows], scales[rows])
-        lower, upper = np.where(is_low, y[rows], low[rows]), np.where(is_low, high[rows], y[rows])
-        middle = lower / 2 + upper / 2
+        low[rows] = np.where(is_low, y[rows], low[rows])
+        high[rows] = np.where(is_low, high[rows], y[rows])
+        middle = low[rows] / 2 + high[rows] / 2
         if law.is_discrete:
-            newton, middle = np.where(is_low, np.ceil(newton), np.floor(newton)), np.floor(middle)
+            newton = np.where(is_low, np.ceil(newton), np.floor(newton))
+            middle = np.floor(middle)
         else:  # a little further, so that the interval closes from both sides
             newton = newton + np.where(is_low, 0.5, -0.5) * tolerance[rows]
-        use_newton = (newton > lower) & (newton < upper) & (step < TANGENTS or step % 2 == 1)
-        low[rows], high[rows], y[rows] = lower, upper, np.where(use_newton, newton, middle)
-    return np.asarray(high if law.is_discrete else low / 2 + high / 2)
+
+        is_inside = (newton > low[rows]) & (newton < high[rows])
+        may_use_newton = step < TANGENTS or step % 2 == 1
+        y[rows] = np.where(is_inside & may_use_newton, newton, middle)
+    if law.is_discrete:
+        return high
+    return np.asarray(low / 2 + high / 2)
+
+
+def _normal_approximation(law: Law, share: float, means: Floats, scales: Floats) -> Floats:
+    """Return roughly the quantile of each mixture, as if all were normal; see `_quantile`."""
+    centres = means.mean(axis=1)
+    mean_deviations = np.abs(means - centres[:, None]).mean(axis=1)
+    approximate_sds = np.hypot(SD_OVER_MEAN_DEVIATION * mean_deviations, scales.mean(axis=1))
+    return np.asarray(centres + law.standard(share) * approximate_sds)
 
 
 def _newton_step(
@@ -246,7 +265,8 @@ def _newton_step(
     components = (y[:, None], means, scales)
     probability = law.cdf(*components).mean(axis=1)
     with np.errstate(all="ignore"):
-        z, density = ndtri(probability), np.exp(law.log_density(*components)).mean(axis=1)
+        z = ndtri(probability)
+        density = np.exp(law.log_density(*components)).mean(axis=1)
         newton = y + (ndtri(share) - z) * np.exp(-(z**2) / 2) / (math.sqrt(2 * math.pi) * density)
     return probability < share, newton
 
@@ -257,7 +277,8 @@ def _quantile_interval(law: Law, share: float, means: Floats, scales: Floats) ->
     It is a point for mixtures without any noise: the smallest mean that at least this share doesn't exceed.
     """
     lower, upper = law.bounds(share, means, scales)
-    low, high = lower.min(axis=1), upper.max(axis=1)
+    low = lower.min(axis=1)
+    high = upper.max(axis=1)
     has_no_noise = ~scales.any(axis=1)
     rank = np.searchsorted(np.arange(1, means.shape[1] + 1) / means.shape[1], share)
     low[has_no_noise] = high[has_no_noise] = np.partition(means[has_no_noise], rank, axis=1)[:, rank]

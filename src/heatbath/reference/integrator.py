@@ -144,16 +144,22 @@ class Reference:
         """Check the arguments, and set up the chains before their next step."""
         _check_single_run(partition)
         choice("momenta", momenta, ("zero", "thermal"))
-        theta = _as_chains(start.theta if isinstance(start, State) else start)
+        given_theta = start.theta if isinstance(start, State) else start
+        theta = _as_chains(given_theta)
+        if layers is None:
+            layers = {"theta": (theta.shape[1],)}
         if settled is None:
-            size = theta.shape[1]
-            settled = _settle_without_posterior(partition, {"theta": (size,)} if layers is None else layers)
+            settled = _settle_without_posterior(partition, layers)
         if settled.draws is not None and squares is None:
             raise ValueError("variances that are drawn need squares=, the squared residuals of each target")
         _check_size(theta, settled.parts)
 
-        self.partition, self.gradient, self.loss = partition, gradient, loss
-        self.draws, self.squares, self.degrees = settled.draws, squares, settled.degrees
+        self.partition = partition
+        self.gradient = gradient
+        self.loss = loss
+        self.squares = squares
+        self.draws = settled.draws
+        self.degrees = settled.degrees
         self.seed = whole("seed", seed, low=0, high=2**64)
         self.word = () if rotated else _shared_word(settled.parts)
         self.members = [_member(part, rotated) for part in settled.parts]
@@ -168,11 +174,8 @@ class Reference:
             self.state = self._starting_state(theta, momenta, settled)
         if settled.draws is not None and not self.state.noise.size:
             raise ValueError("variances that are drawn need a state with noise, (chains, targets)")
-        self.temperature = {
-            member.part.name: np.full(len(theta), np.nan)
-            for member in self.members
-            if any(substep.kind.reads for substep in member.part.method.substeps)
-        }
+        reading_parts = [part for part in settled.parts if _reads_temperature(part)]
+        self.temperature = {part.name: np.full(len(theta), np.nan) for part in reading_parts}
 
     def advance(self, steps: int, observe: Observer | None = None) -> None:
         """Make some steps of all chains, which changes `state` and `temperature`.
@@ -198,10 +201,10 @@ class Reference:
         opened before rotated step n, and closed in it. A word seen at the end closes its step n - 1.
         """
         n = self.state.step
+        ahead = [member for member in self.members if member.at_kick]
         if n == 0:
-            for member in self.members:
-                if member.at_kick:
-                    self._apply(member, member.rotation.opening, 0, observe)
+            for member in ahead:
+                self._apply(member, member.rotation.opening, 0, observe)
 
         self._G = self._negative_gradient(batch=n)
         for member in self.members:
@@ -209,10 +212,13 @@ class Reference:
             if closing_step >= 0:
                 self._apply(member, member.rotation.closing, closing_step, observe)
 
-        self._move_on_ladder(n + any(member.at_kick for member in self._tempered()))
+        is_tempered_ahead = any(member.at_kick for member in self._tempered())
+        ladder_step = n + 1 if is_tempered_ahead else n
+        self._move_on_ladder(ladder_step)
         self._draw_variances(n)
         for member in self.members:
-            self._apply(member, member.rotation.opening, n + member.at_kick, observe)
+            opening_step = n + 1 if member.at_kick else n
+            self._apply(member, member.rotation.opening, opening_step, observe)
 
     def _step_as_written(self, observe: Observer | None) -> None:
         """Apply the word from its first letter to its last, each letter to all parts that move.
@@ -224,14 +230,15 @@ class Reference:
         self._draw_variances(n)
 
         last_drift = max(substep.position for substep in self.word if substep.kind.moves)
+        moving = [member for member in self.members if member.part.method.moves]
         for substep in self.word:
             if substep.kind.kicks and self._G is None:
                 # a kick after the last drift shares gradient and mini-batch with the step that follows
-                belongs_to_next = substep.position > last_drift
-                self._G = self._negative_gradient(batch=n + belongs_to_next)
-            for member in self.members:
-                if member.part.method.moves:
-                    self._apply(member, (member.part.method.substeps[substep.position],), n, observe)
+                batch = n + 1 if substep.position > last_drift else n
+                self._G = self._negative_gradient(batch)
+            for member in moving:
+                own_substep = member.part.method.substeps[substep.position]
+                self._apply(member, [own_substep], n, observe)
             if substep.kind.moves:
                 self._G = None
 
@@ -252,9 +259,19 @@ class Reference:
 
         Letters that need no gradient or noise get an empty array instead.
         """
-        method, name, columns, state = member.part.method, member.part.name, member.index, self.state
+        method = member.part.method
+        name = member.part.name
+        columns = member.index
+        state = self.state
         h = at(self.partition.h, n)
         nothing = np.empty(0)
+        G = nothing
+        if self._G is not None and substep.kind.kicks:
+            G = self._G[:, columns]
+        R = nothing
+        if substep.slot is not None:
+            R = self._noise(n, substep.slot)[:, columns]
+        unit = np.sqrt(self._mean_variance()) if self.draws is not None else 1.0
         moment = Moment(
             method=method,
             step=n,
@@ -264,11 +281,11 @@ class Reference:
             p=state.p[:, columns],
             second=state.second[:, columns],
             xi=state.xi.get(name, nothing),
-            G=self._G[:, columns] if self._G is not None and substep.kind.kicks else nothing,
-            R=self._noise(n, substep.slot)[:, columns] if substep.slot is not None else nothing,
+            G=G,
+            R=R,
             tau=self._tau(method, n),
             sizes=member.sizes,
-            unit=np.sqrt(self._mean_variance()) if self.draws is not None else 1.0,
+            unit=unit,
         )
         substep.kind.act(moment)
 
@@ -283,7 +300,8 @@ class Reference:
 
         The number of the mini-batch is stored for `_draw_variances`.
         """
-        theta, noise = self.state.theta, self.state.noise
+        theta = self.state.theta
+        noise = self.state.noise
         self._batch = batch
         arguments = []
         if noise.size:
@@ -362,7 +380,8 @@ class Reference:
             return
         chains = np.arange(len(self.state.theta))
         side, chance = numbers.uniforms(self.seed, numbers.TEMPERING, 0, chains, n, 0, 2).T
-        ladder, weights = np.array(tempering.ladder), np.array(tempering.weights)
+        ladder = np.array(tempering.ladder)
+        weights = np.array(tempering.weights)
         self.state.rung, factor = temper(self.state.rung, self._potential(n), side, chance, ladder, weights)
         for member in self._tempered():
             self.state.p[:, member.index] *= factor[:, None]
@@ -412,26 +431,28 @@ class Reference:
         chains, size = theta.shape
         xi: dict[str, Array] = {}
         for member in self.members:
-            if thermostats := len(member.part.thermostats):
+            thermostat_count = len(member.part.thermostats)
+            if thermostat_count:
                 start = at(member.part.method.start_of_friction, 0)
-                xi[member.part.name] = np.full((chains, thermostats), start)
+                xi[member.part.name] = np.full((chains, thermostat_count), start)
         variances = settled.for_chains(chains)
+        noise = np.empty((chains, 0)) if variances is None else variances
         self.state = State(
             theta=theta,
             p=np.zeros_like(theta),
             xi=xi,
             second=np.zeros_like(theta),
             rung=np.zeros(chains, dtype=np.intp),
-            noise=np.empty((chains, 0)) if variances is None else variances,
+            noise=noise,
         )
         if momenta == "zero":
             return self.state
 
         R = numbers.normals(self.seed, numbers.START, 1, np.arange(chains), 0, 0, size)
         for member in self.members:
-            method, columns = member.part.method, member.index
+            method = member.part.method
             if method.temperature is not None:
-                self.state.p[:, columns] = np.sqrt(self._tau(method, 0)) * R[:, columns]
+                self.state.p[:, member.index] = np.sqrt(self._tau(method, 0)) * R[:, member.index]
         return self.state
 
 
@@ -445,7 +466,8 @@ def _as_chains(theta: ArrayLike) -> Array:
 
 def _check_size(theta: Array, parts: Sequence[Part]) -> None:
     """Raise ValueError if θ hasn't as many parameters as the layers of all parts."""
-    size, expected = theta.shape[1], sum(part.size for part in parts)
+    size = theta.shape[1]
+    expected = sum(part.size for part in parts)
     if expected != size:
         raise ValueError(f"theta has {size} parameters, and the layers have {expected}")
 
@@ -477,6 +499,11 @@ def _with_shape_check(noise: Noise, shape: tuple[int, ...]) -> Noise:
         return drawn
 
     return checked_noise
+
+
+def _reads_temperature(part: Part) -> bool:
+    """Return True if a letter of a part's word reads the kinetic temperature."""
+    return any(substep.kind.reads for substep in part.method.substeps)
 
 
 def _member(part: Part, rotated: bool) -> _Member:

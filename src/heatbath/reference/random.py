@@ -86,13 +86,17 @@ def philox(counter: Words, seed: int, rounds: int = ROUNDS) -> Words:
         Four random 32-bit words for each counter.
     """
     x0, x1, x2, x3 = counter
-    k0, k1 = seed & 0xFFFFFFFF, seed >> 32
+    k0 = seed & 0xFFFFFFFF
+    k1 = seed >> 32
     for _ in range(rounds):
-        left, right = x0 * _MULTIPLIERS[0], x2 * _MULTIPLIERS[1]  # 64-bit products of 32-bit words
+        left = x0 * _MULTIPLIERS[0]  # 64-bit products of 32-bit words
+        right = x2 * _MULTIPLIERS[1]
         x0 = (right >> np.uint64(32)) ^ x1 ^ np.uint64(k0)
+        x1 = right & _LOWER_WORD
         x2 = (left >> np.uint64(32)) ^ x3 ^ np.uint64(k1)
-        x1, x3 = right & _LOWER_WORD, left & _LOWER_WORD
-        k0, k1 = (k0 + _WEYL[0]) & 0xFFFFFFFF, (k1 + _WEYL[1]) & 0xFFFFFFFF
+        x3 = left & _LOWER_WORD
+        k0 = (k0 + _WEYL[0]) & 0xFFFFFFFF
+        k1 = (k1 + _WEYL[1]) & 0xFFFFFFFF
     return np.stack([x0, x1, x2, x3])
 
 
@@ -228,11 +232,12 @@ def example_gammas(
     -------
     array (chains, examples)
     """
-    chains, examples = np.asarray(chain)[..., None], np.arange(count)
+    chains = np.asarray(chain)[..., None]
+    examples = np.arange(count)
     gamma_numbers = np.full(np.broadcast_shapes(chains.shape, examples.shape), np.nan)  # NaN until accepted
     shapes = np.broadcast_to(np.asarray(shape, np.float64), gamma_numbers.shape)
     is_boosted = shapes < 1
-    d = shapes + is_boosted - 1 / 3
+    d = np.where(is_boosted, shapes + 1, shapes) - 1 / 3
     c = 1 / np.sqrt(9 * d)
     for attempt in range(SLOTS):
         words = philox(pack(stream, slot + attempt, chains, step, examples), _seed(seed))
@@ -262,8 +267,9 @@ def batch(seed: int, chain: int, step: int, count: int, size: int) -> NDArray[np
     words = bits(seed, BATCH, 0, chain, step, 0, size)
     chosen: list[int] = []
     for last, word in enumerate(words, start=count - size):
-        example = int(word) * (last + 1) >> 32  # from 0 to last
-        chosen.append(last if example in chosen else example)
+        drawn = int(word) * (last + 1) >> 32  # from 0 to last
+        example = last if drawn in chosen else drawn
+        chosen.append(example)
     return np.array(chosen, dtype=np.int64)
 
 
@@ -295,7 +301,8 @@ def _blocks(start: int, stop: int) -> tuple[NDArray[np.int64], slice]:
     stop = whole("stop", stop, low=start, high=4 * 2**_BLOCK_BITS + 1)
     if stop <= ROW:
         return np.arange(stop)[None], slice(start, stop)
-    first, end = start // TILE, -(-stop // TILE)
+    first = start // TILE
+    end = -(-stop // TILE)
     tiles = np.arange(first, max(first, end))
     return ROW * tiles[:, None] + np.arange(ROW), slice(start - first * TILE, stop - first * TILE)
 

@@ -25,7 +25,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from heatbath._internal.warnings import (
     warn,
 )
 from heatbath.datasets import Problem
-from heatbath.diagnostics.convergence_check import Convergence, convergence, has_converged
+from heatbath.diagnostics.convergence_check import FEWEST_SAMPLES, Convergence, convergence, has_converged
 from heatbath.diagnostics.statistics import Estimate
 from heatbath.diagnostics.temperatures import thermal_ratio, thermal_ratios
 from heatbath.methods.partition import Partition
@@ -147,15 +147,16 @@ class AutomaticRun:
             If a method has no temperature, by which results are judged, or there are too few chains or
             samples for R-hat.
         """
-        plan = self._plan(TRIAL.largest if self.partition.finds_stepsize else self.partition.h)
+        h = TRIAL.largest if self.partition.finds_stepsize else self.partition.h
+        plan = self._plan(h)
         thermal = [part.method for part in plan.parts() if part.method.measures_temperature]
-        if not thermal or any(not method.temperature or method.tempering for method in thermal):
+        if not thermal or not all(method.temperature and not method.tempering for method in thermal):
             raise ValueError(
                 "'auto' needs methods with a temperature above 0 that is not tempered, by which runs are "
                 "judged: for other methods give h, steps and the prior as numbers, and no warm steps; got "
                 f"{self.partition!r}"
             )
-        if self.budget is not None and (plan.chains < 2 or plan.samples < 4):
+        if self.budget is not None and (plan.chains < 2 or plan.samples < FEWEST_SAMPLES):
             raise ValueError(
                 "steps='auto' is judged by R-hat, which needs at least 2 chains and 4 samples, got "
                 f"{plan.chains} and {plan.samples}"
@@ -194,7 +195,8 @@ class AutomaticRun:
 
     def _with_prior_of(self, plan: Plan) -> AutomaticRun:
         """Return the call with the prior of a plan that an earlier search has found, and with its start."""
-        partition, settings = self.partition, self.settings
+        partition = self.partition
+        settings = self.settings
         has_moved_start = self.warm is not None
         if partition.finds_prior and plan.found is not None and plan.found.priors:
             partition = partition.at_prior(plan.found.priors[-1])
@@ -228,26 +230,16 @@ class AutomaticRun:
             the search.
         """
         if not self.partition.finds_prior:
-            return self, Found(begun="" if self.warm is None else self._checksum_of_start)
+            begun = "" if self.warm is None else self._checksum_of_start
+            return self, Found(begun=begun)
 
         layer_sizes = [sum(layer) for layer in self.first_plan().layers.values()]
         search = prior.start_search(layer_sizes, self.partition.posterior.temperature)  # type: ignore[union-attr]
         rounds = prior.plan_rounds(self.budget or self.first_steps)
-        call = self._at_widths(search)
         if rounds.number and self.partition.finds_stepsize:
-            short = replace(call, first_steps=rounds.steps, budget=None)
+            short = replace(self._at_widths(search), first_steps=rounds.steps, budget=None)
             search = replace(search, h=choose_stepsize(short._try_stepsizes()))
-
-        for number in range(rounds.number):
-            run = call._run_prior_round(number, rounds.steps, search.h)
-            if search.h is not None and (run is None or (run.died >= 0).any()):
-                search = search.with_smaller_stepsize()
-                continue
-            assert run is not None  # `_run_prior_round` raises if a given stepsize diverges
-            search = self._update_widths(search, run)
-            settings = replace(self.settings, start=_finite_states(run), momenta="thermal")
-            call = replace(self, settings=settings)._at_widths(search)
-
+        call, search = self._run_prior_rounds(search, rounds)
         if rounds.number and len(search.widths) == 1:
             warn(
                 f"short runs were too hot to find a prior: it stays at {prior.RULE.start:g}. Give a standard "
@@ -256,12 +248,29 @@ class AutomaticRun:
             )
         return call, Found(priors=search.widths, begun=self._checksum_of_start)
 
+    def _run_prior_rounds(
+        self, search: prior.PriorSearch, rounds: prior.Rounds
+    ) -> tuple[AutomaticRun, prior.PriorSearch]:
+        """Make the short runs of a search for the prior; return the call after them, and what they found."""
+        call = self._at_widths(search)
+        for number in range(rounds.number):
+            run = call._run_prior_round(number, rounds.steps, search.h)
+            has_diverged = run is None or bool((run.died >= 0).any())
+            if search.h is not None and has_diverged:
+                search = search.with_smaller_stepsize()
+                continue
+            assert run is not None  # `_run_prior_round` raises if a given stepsize diverges
+            search = self._update_widths(search, run)
+            settings = replace(self.settings, start=_finite_states(run), momenta="thermal")
+            call = replace(self, settings=settings)._at_widths(search)
+        return call, search
+
     def _update_widths(self, search: prior.PriorSearch, run: Run) -> prior.PriorSearch:
         """Return the search for the prior after a short run, from the samples of its stable chains."""
-        alive = run.died < 0
-        samples = run.data["samples"].values[alive]
+        is_alive = run.died < 0
+        samples = run.data["samples"].values[is_alive]
         theta = np.asarray(samples, np.float64).reshape(-1, samples.shape[-1])
-        temperature = self._temperature_of(run) if alive.all() else UNKNOWN
+        temperature = self._temperature_of(run) if is_alive.all() else UNKNOWN
         return search.after_round(theta, temperature, single_chain=self.chains == 1)
 
     def _at_widths(self, search: prior.PriorSearch) -> AutomaticRun:
@@ -281,9 +290,11 @@ class AutomaticRun:
             Its stepsize; None for the one that the user has given, which must not diverge.
         """
         seed = int(np.random.SeedSequence((self.settings.seed, number)).generate_state(1)[0])
-        partition = self._partition_at(self.partition.h if h is None else h)
+        stepsize = self.partition.h if h is None else h
+        partition = self._partition_at(stepsize)
         settings = replace(self.settings, seed=seed)
-        run = self._run_briefly(self._short_plan(partition, steps, self.chains, settings, is_ladder=False))
+        plan = self._short_plan(partition, steps, self.chains, settings, is_ladder=False)
+        run = self._run_briefly(plan)
         if run is None and h is None:
             raise FloatingPointError(
                 f"all chains diverge at h = {self.partition.h} while the prior is searched: choose a smaller "
@@ -328,6 +339,7 @@ class AutomaticRun:
 
         stepsize = float(h)  # type: ignore[arg-type]
         trial_was_right = any(may_be_right(temperature) for _, temperature in record.tried)
+        most_hot_runs = RESTART.most_hot if trial_was_right else 0
         while len(record.tried) <= RESTART.most_stepsizes:
             result = self._run_unless_all_diverge(former, stepsize, record)
             if result is not None and not result.finished:  # Ctrl-C
@@ -336,14 +348,14 @@ class AutomaticRun:
             temperature = UNKNOWN
             if result is not None and result.all_alive:
                 temperature = result.temperature
-                may_restart = trial_was_right and record.restarts < RESTART.most_hot
-                if not (may_restart and is_far_too_hot(temperature)):
+                if record.restarts >= most_hot_runs or not is_far_too_hot(temperature):
                     return self._finish(result)
                 record = replace(record, restarts=record.restarts + 1)
 
             self._remove_checkpoint()
             record = replace(record, tried=(*record.tried, (stepsize, temperature.value)))
-            former, stepsize = None, stepsize / SEARCH.factor
+            former = None
+            stepsize /= SEARCH.factor
         raise FloatingPointError(
             f"some chains diverge even at h = {stepsize * SEARCH.factor:.3g}: check the data and their scales"
         )
@@ -368,9 +380,11 @@ class AutomaticRun:
     def _missing_steps(self, result: AssessedRun) -> int:
         """Return the steps of the next round, which doubles the run; 0 if it's done, or over budget."""
         step = result.run.step
-        if self.budget is None or 2 * step > self.budget or not result.all_alive:
+        if self.budget is None or 2 * step > self.budget:
             return 0
-        return 0 if result.has_converged else step
+        if not result.all_alive or result.has_converged:
+            return 0
+        return step
 
     def _extend(self, result: AssessedRun, steps: int) -> AssessedRun:
         """Return the run after another round, with new samples; save its plan in the checkpoint first."""
@@ -390,26 +404,24 @@ class AutomaticRun:
         run = result.run
         if not run.finished or not result.all_alive:
             return run
+
         temperature = result.temperature
         record = replace(run.found or Found(), temperature=temperature.value, error=temperature.error)
         if self.budget is not None:
+            ended: Literal["converged", "budget"] = "converged" if result.has_converged else "budget"
             agreement = result.agreement
-            record = replace(
-                record,
-                ended="converged" if result.has_converged else "budget",
-                rhat=agreement.rhat_worst,
-                ess=agreement.ess,
-            )
+            record = replace(record, ended=ended, rhat=agreement.rhat_worst, ess=agreement.ess)
         if is_surely_off(temperature):
-            larger = "larger batches, " if run.plan.batch < run.problem.X_train.shape[1] else ""
+            has_small_batches = run.plan.batch < run.problem.X_train.shape[1]
+            remedy = "larger batches, a smaller h" if has_small_batches else "a smaller h"
             warn(
                 f"the temperature of this run is {temperature.value:.2f} ± {temperature.error:.2f} times "
-                f"that of the law it should sample: {larger}a smaller h or more steps bring it closer",
+                f"that of the law it should sample: {remedy} or more steps bring it closer",
                 OffTemperatureWarning,
             )
-        run = replace(run, plan=replace(run.plan, found=record))
-        self._save(run)
-        return run
+        complete_run = replace(run, plan=replace(run.plan, found=record))
+        self._save(complete_run)
+        return complete_run
 
     # Running, measuring and reporting
 
@@ -421,8 +433,8 @@ class AutomaticRun:
         progress = self.execution.get("progress")
         report = None if progress is None else lambda latest: progress(replace(latest, finding=True))
         with warnings.catch_warnings():
-            for kind in (DivergedWarning, InterruptedWarning, StaleNoiseWarning):
-                warnings.simplefilter("ignore", kind)
+            for category in (DivergedWarning, InterruptedWarning, StaleNoiseWarning):
+                warnings.simplefilter("ignore", category)
             try:
                 run = simulate(plan, threads=self.execution.get("threads"), progress=report)
             except FloatingPointError:
@@ -437,8 +449,11 @@ class AutomaticRun:
 
     def _temperature_of(self, run: Run) -> Estimate:
         """Measure the temperature of a run over τ, at the cost of a small share of the run."""
-        plan, examples = run.plan, run.problem.X_train.shape[1]
-        samples = temperature_samples_of_run(run.step, plan.chains, plan.batch, plan.parameters, examples)
+        plan = run.plan
+        example_count = run.problem.X_train.shape[1]
+        samples = temperature_samples_of_run(
+            run.step, plan.chains, plan.batch, plan.parameters, example_count
+        )
         return thermal_ratio(run, samples, self.execution.get("threads"))
 
     def _report_round(self, run: Run) -> None:
@@ -447,9 +462,10 @@ class AutomaticRun:
         if progress is None:
             return
         split = "test" if run.problem.X_test.shape[1] else "train"
-        loss, accuracy = (
-            float(np.mean(run.data[name].sel(split=split).values[:, -1])) for name in ("loss", "accuracy")
-        )
+        last_losses = run.data["loss"].sel(split=split).values[:, -1]
+        last_accuracies = run.data["accuracy"].sel(split=split).values[:, -1]
+        loss = float(np.mean(last_losses))
+        accuracy = float(np.mean(last_accuracies))
         progress(Progress(run.step, 2 * run.step, 0.0, loss, {}, run.step, accuracy, run=run))
 
     # Checkpoints
@@ -499,14 +515,16 @@ class AutomaticRun:
 
         Rounds change the length of a run with steps="auto", so that doesn't count then.
         """
-        partition, record = run.plan.partition, run.found
+        partition = run.plan.partition
+        record = run.found
         if not isinstance(partition, Partition) or record is None:
             return ["partition"]
 
         h = partition.h if self.partition.finds_stepsize else self.partition.h
         plan = self._with_prior_of(run.plan)._plan(h)
-        ignored = set() if self.budget is None else CHANGING
-        differences = [name for name in plan_differences(plan, run.plan) if name not in ignored]
+        differences = list(plan_differences(plan, run.plan))
+        if self.budget is not None:
+            differences = [name for name in differences if name not in CHANGING]
 
         # The run's own plan doesn't show what was searched: its record does.
         searches_start = self.partition.finds_prior or self.warm is not None
@@ -611,20 +629,23 @@ class EngineTrials:
         start
             Trial from whose final states the chains start; None for the start of the call.
         """
-        call, (steps, chains), settings = self._call, self.size, self._call.settings
+        call = self._call
+        steps, chains = self.size
+        settings = call.settings
         if start is not None:
             settings = replace(settings, start=start.states, momenta="thermal")
         elif settings.start is not None and np.ndim(settings.start) == 2:
-            states = np.asarray(settings.start)  # one for each chain of the run; trials have fewer chains
-            settings = replace(settings, start=np.resize(states, (chains, states.shape[1])))
+            run_starts = np.asarray(settings.start)  # one for each chain of the run; trials have fewer chains
+            settings = replace(settings, start=np.resize(run_starts, (chains, run_starts.shape[1])))
 
         partition = call.partition.at_stepsize(list(stepsizes))
-        run = call._run_briefly(call._short_plan(partition, steps, chains, settings, is_ladder=True))
+        plan = call._short_plan(partition, steps, chains, settings, is_ladder=True)
+        run = call._run_briefly(plan)
         if run is None:
             return [StepsizeTrial(h, UNKNOWN) for h in stepsizes]
         temperatures = thermal_ratios(run, self.samples, call.execution.get("threads"))
         states = run.theta.reshape(len(stepsizes), chains, -1)
-        return [StepsizeTrial(*trial) for trial in zip(stepsizes, temperatures, states, strict=True)]
+        return list(map(StepsizeTrial, stepsizes, temperatures, states))
 
 
 def _finite_states(run: Run) -> NDArray[Any]:
@@ -657,17 +678,25 @@ def prepare_automatic_run(
     if steps == "auto":
         if settings.burn_in is not None or settings.thin is not None:
             raise ValueError("burn_in and thin follow from steps='auto': leave them out")
-        most = LENGTH.steps if budget is None else budget
-        most = whole("budget", most, low=2**LENGTH.rounds, high=MOST_STEPS)
-        first_steps = most // 2 ** (LENGTH.rounds - 1)  # each later round doubles the run
-        samples = whole("samples", LENGTH.samples if settings.samples is None else settings.samples, low=1)
-        samples = min(samples, first_steps - first_steps // 2)
-        settings = replace(settings, samples=samples, burn_in=first_steps // 2)
+        most_steps = LENGTH.steps if budget is None else budget
+        most_steps = whole("budget", most_steps, low=2**LENGTH.rounds, high=MOST_STEPS)
+        first_steps = most_steps // 2 ** (LENGTH.rounds - 1)  # each later round doubles the run
+        settings = _settings_of_first_round(settings, first_steps)
     else:
-        most, first_steps = None, whole("steps", steps, low=1, high=MOST_STEPS)
-    call = AutomaticRun(problem, network, partition, first_steps, batch, chains, most, settings)
+        most_steps = None
+        first_steps = whole("steps", steps, low=1, high=MOST_STEPS)
+
+    call = AutomaticRun(problem, network, partition, first_steps, batch, chains, most_steps, settings)
     plan = call.first_plan()
     if not warm:
         return call
     adam = warm_plan(problem, network, partition.posterior, warm, plan.chains, plan.seed, plan.dtype)
     return replace(call, warm=adam)
+
+
+def _settings_of_first_round(settings: RunSettings, steps: int) -> RunSettings:
+    """Return settings with as many samples as fit into the second half of the first round."""
+    usual_samples = LENGTH.samples if settings.samples is None else settings.samples
+    samples = whole("samples", usual_samples, low=1)
+    burn_in = steps // 2
+    return replace(settings, samples=min(samples, steps - burn_in), burn_in=burn_in)

@@ -111,7 +111,8 @@ def size_for(examples: int, parameters: int, refine: float = 1.0) -> Size:
     refine
         Factor on the amount of work.
     """
-    work, gradient = FIT.work * refine, examples * parameters
+    work = FIT.work * refine
+    gradient = examples * parameters
     chains = FIT.chains
     while chains > FEWEST_CHAINS and gradient * chains * FIT.steps / 2 > work:
         chains //= 2
@@ -189,9 +190,10 @@ def ladder_for(trial: TrialSize, samples: int) -> StepsizeLadder:
             attempts=TRIAL.cooling_attempts, cooling_attempts=TRIAL.cooling_attempts,
         )  # fmt: skip
     is_expensive = samples < TRIAL.samples * trial.chains
+    cooling_attempts = TRIAL.cooling_attempts if is_expensive else TRIAL.attempts
     return StepsizeLadder(
         largest=TRIAL.largest, factor=SEARCH.factor, rungs=TRIAL.rungs, attempts=TRIAL.attempts,
-        cooling_attempts=TRIAL.cooling_attempts if is_expensive else TRIAL.attempts,
+        cooling_attempts=cooling_attempts,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from heatbath._internal.checks import POSITIVE, real, whole
 from heatbath.datasets import Problem
+from heatbath.diagnostics.convergence_check import FEWEST_SAMPLES
 from heatbath.methods import Adam, Langevin
 from heatbath.methods.partition import Partition
 from heatbath.methods.posterior import Posterior, Prior
@@ -67,7 +68,9 @@ def posterior_of(
     """
     is_auto = isinstance(prior, str) and prior == "auto"
     is_noise_predicted = isinstance(noise, str) and noise == "network"
-    return Posterior(UNSOUGHT if is_auto and is_noise_predicted else prior, noise, temperature, degrees)
+    if is_auto and is_noise_predicted:
+        prior = UNSOUGHT
+    return Posterior(prior, noise, temperature, degrees)
 
 
 def arguments(
@@ -100,15 +103,16 @@ def arguments(
     """
     rows = problem.X_train.shape[1]
     parameters = network.parameters(problem.inputs, Likelihood(problem, posterior).outputs)
-    size = size_for(rows, parameters, real("refine", refine, POSITIVE))
-    size = with_friction(given_size(size, rows, budget if steps is None else steps, batch, chains), rows)
+    given_steps = budget if steps is None else steps
+    usual_size = size_for(rows, parameters, real("refine", refine, POSITIVE))
+    size = with_friction(given_size(usual_size, rows, given_steps, batch, chains), rows)
     samples = whole("samples", samples, low=1)
     common: TrainArguments = {
         "partition": Partition(Langevin(size.gamma), "auto", posterior), "steps": "auto",
         "batch": size.batch, "chains": size.chains, "samples": samples, "record": RECORDS,
         "momenta": "thermal", "warm": size.warm,
     }  # fmt: skip
-    can_judge_convergence = size.chains > 1 and samples > 3  # the fewest for R-hat
+    can_judge_convergence = size.chains > 1 and samples >= FEWEST_SAMPLES
     if steps is None and can_judge_convergence:
         return {**common, "budget": size.steps}
     count, thin = in_second_half(size.steps, samples)

@@ -132,7 +132,8 @@ class PriorSearch:
             True if there is one chain, so that the temperature has no error.
         """
         if is_far_too_hot(temperature, single_chain):
-            search = self.with_smaller_stepsize() if self.was_hot and self.h is not None else self
+            needs_smaller_stepsize = self.was_hot and self.h is not None
+            search = self.with_smaller_stepsize() if needs_smaller_stepsize else self
             return replace(search, was_hot=True)
         widths = update_widths(self.widths[-1], theta, self.sizes, self.T)
         return replace(self, widths=(*self.widths, widths), was_hot=False)

@@ -148,8 +148,10 @@ def search_stepsize(
     FloatingPointError
         If every attempt asks for smaller stepsizes.
     """
-    largest, start = ladder.largest, None
-    rejected, trials = list(history), list[StepsizeTrial]()
+    rejected = list(history)
+    trials: list[StepsizeTrial] = []
+    start: StepsizeTrial | None = None
+    largest = ladder.largest
     stepsizes = ladder.stepsizes(largest)
     for attempt in range(1, ladder.attempts + 1):
         stepsizes = ladder.stepsizes(largest)
@@ -159,6 +161,7 @@ def search_stepsize(
             rejected += latest
             largest = stepsizes[-1] / ladder.factor
             continue
+
         trials = latest
         if verdict is Verdict.ACCEPTED or attempt >= ladder.cooling_attempts:
             break

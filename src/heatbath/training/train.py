@@ -344,12 +344,12 @@ def _split_options(options: Options) -> tuple[RunSettings, dict[str, Any]]:
     TypeError
         If there is an unknown option.
     """
-    if unknown := [name for name in options if name not in Options.__annotations__]:
+    unknown = [name for name in options if name not in Options.__annotations__]
+    if unknown:
         accepted = ", ".join(Options.__annotations__)
         raise TypeError(f"there is no option {', '.join(unknown)}; accepted: {accepted}")
     execution_names = {*ExecutionOptions.__annotations__, "folder"}
     execution = {name: value for name, value in options.items() if name in execution_names}
-    settings: dict[str, Any] = {
-        name: value for name, value in options.items() if name not in {*execution, "executor"}
-    }
+    other_names = {*execution_names, "executor"}
+    settings: dict[str, Any] = {name: value for name, value in options.items() if name not in other_names}
     return RunSettings(**settings), execution

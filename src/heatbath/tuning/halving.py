@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol
 
-import numpy as np
-
 from heatbath.tuning.search_space import Candidate, Family, points
 from heatbath.tuning.trials import RUNGS, Trial, Trials, ranked
 
@@ -147,11 +145,11 @@ class SuccessiveHalving:
             `RUNGS + 1` runs the best of every method.
         """
         for attempt in range(FINAL.attempts):
-            candidates = [
-                trial.candidate
-                for family in self.families
-                for trial in self._reserves(family, goal)[: finalists if family.ranges else 1]
-            ]
+            candidates = []
+            for family in self.families:
+                most = finalists if family.ranges else 1
+                reserves = self._reserves(family, goal)
+                candidates += [trial.candidate for trial in reserves[:most]]
             if not candidates:
                 return
             for trial in self.trainer.train_again(candidates, attempt):
@@ -218,14 +216,16 @@ def propose_candidates(
 
 def planned_steps(families: Sequence[Family], counts: Sequence[int], steps: int) -> int:
     """Return the steps that all candidates make in all rounds, if none diverges."""
-    searched = sum(bool(family.ranges) for family in families)
-    total = 0
-    for number, count in enumerate(counts):
-        rungs = ladder(steps, count)
-        fixed = len(families) - searched if number == 0 else 0  # a method without ranges has one candidate
-        lengths = np.diff([0, *(rung.steps for rung in rungs)])
-        total += int(lengths @ np.array([searched * rung.size + fixed for rung in rungs]))
-    return total
+    searched_count = len([family for family in families if family.ranges])
+    step_count = 0
+    for round_number, candidate_count in enumerate(counts):
+        # A method without ranges has one candidate, in the first round.
+        fixed_count = len(families) - searched_count if round_number == 0 else 0
+        rung_start = 0
+        for rung in ladder(steps, candidate_count):
+            step_count += (rung.steps - rung_start) * (searched_count * rung.size + fixed_count)
+            rung_start = rung.steps
+    return step_count
 
 
 def check_outcome(result: Trials, steps: int, stepsize: str = "h") -> None:

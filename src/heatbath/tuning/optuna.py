@@ -62,8 +62,9 @@ class Asked:
             open_trial = self.going.pop(trial.name)
             if trial.steps == steps and not trial.diverged:
                 self.study.tell(open_trial, self._score(trial))
-            else:
-                self.study.tell(open_trial, state=TrialState.PRUNED if trial.steps else TrialState.FAIL)
+                continue
+            state = TrialState.PRUNED if trial.steps else TrialState.FAIL
+            self.study.tell(open_trial, state=state)
 
     def _score(self, trial: Trial) -> float:
         return trial.loss if self.by == "loss" else trial.accuracy
@@ -126,18 +127,24 @@ def checked(study: object, families: list[Family], by: Literal["loss", "accuracy
     if not isinstance(study, optuna.Study):
         raise TypeError(f"study must be a study of Optuna, as optuna.create_study() makes it, got {study!r}")
     if len(families) > 1 or not families[0].ranges:
+        family_names = ", ".join(family.name for family in families)
         raise ValueError(
-            f"a study looks for the coefficients of one method with ranges, got "
-            f"{', '.join(family.name for family in families)}: call tune for each, with a study of its own"
+            f"a study looks for the coefficients of one method with ranges, got {family_names}: call tune "
+            "for each, with a study of its own"
         )
-    direction = "minimize" if by == "loss" else "maximize"
+    needed_direction = "minimize" if by == "loss" else "maximize"
     directions = [direction.name.lower() for direction in study.directions]
-    if directions != [direction]:
+    if directions != [needed_direction]:
         raise ValueError(
-            f"by={by!r} needs create_study(direction={direction!r}), got {', '.join(directions)}"
+            f"by={by!r} needs create_study(direction={needed_direction!r}), got {', '.join(directions)}"
         )
+    _check_past_trials(study, families[0])
+    return Asked(study, by)
 
-    needed = _kinds(distributions(families[0]))
+
+def _check_past_trials(study: optuna.Study, family: Family) -> None:
+    """Raise ValueError if a study has trials with other parameters than those of a method."""
+    needed = _kinds(distributions(family))
     for trial in study.get_trials(deepcopy=False):
         present = _kinds(trial.distributions)
         if present and present != needed:
@@ -145,7 +152,6 @@ def checked(study: object, families: list[Family], by: Literal["loss", "accuracy
                 f"the study has trials of another search, with {_listed(present)}, and this one has "
                 f"{_listed(needed)}: take a new study, as optuna.create_study() makes it"
             )
-    return Asked(study, by)
 
 
 def _kinds(parameters: dict[str, optuna.distributions.BaseDistribution]) -> dict[str, str]:

@@ -48,6 +48,7 @@ from heatbath.tuning.trials import RUNGS, Trial, TuningResult, warn_of_edges
 if TYPE_CHECKING:
     import optuna
 
+LARGEST_SEED = 2**64 - 8  # later rounds add small numbers to it
 AVERAGED = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
 RECORDS = 10  # records on which the scores of single networks are averaged, in the second half of a rung
 
@@ -153,7 +154,8 @@ def tune(  # noqa: PLR0913 # options by keyword
     if folder is not None and folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"the checkpoint of a search is a folder, and {folder} is a file")
     execution = dict(threads=threads, every=every, pool=chosen_pool(executor))
-    result = replace(search, execution=execution, checkpoint=folder).run(progress)
+    search = replace(search, execution=execution, checkpoint=folder)
+    result = search.run(progress)
     warn_of_edges(result)
     return result
 
@@ -189,19 +191,21 @@ def prepare(
         f"steps (of which the first of {RUNGS} rungs has an eighth)", steps, low=FACTOR ** (RUNGS - 1)
     )
     candidates = whole("candidates", candidates, low=1, high=2**16)
-    seed = whole("seed", settings["seed"], low=0, high=2**64 - 8)  # later rounds add small numbers to it
-    return HalvingSearch(
+    seed = whole("seed", settings["seed"], low=0, high=LARGEST_SEED)
+    search = HalvingSearch(
         problem=problem,
         split=held_out(problem, validation, whole("chains", chains, low=1), seed),
         network=network,
         families=searched,
-        counts=round_sizes(candidates) if study is None else batches(candidates),
+        counts=round_sizes(candidates),
         steps=steps,
         by=by,
         validation=validation,
         settings=dict(batch=batch, chains=chains, **settings),
-        study=None if study is None else checked(study, searched, by),
     )
+    if study is None:
+        return search
+    return replace(search, counts=batches(candidates), study=checked(study, searched, by))
 
 
 def _problems_of_judging(problem: object, by: object, validation: object) -> list[str]:
@@ -259,28 +263,41 @@ def held_out(problem: Problem, share: float, chains: int, seed: int) -> Validati
     seed
         Seed of the shuffling among equal targets.
     """
-    count_all = problem.X_train.shape[1]
-    count = min(max(1, round(share * count_all)), count_all - 1)
-    shuffled = np.random.default_rng(np.random.SeedSequence((seed, count_all))).permutation(count_all)
-    order = shuffled[np.argsort(problem.Y_train[0, shuffled, 0], kind="stable")]
-    spacing = count_all / count
-    offsets = np.arange(chains) * max(1.0, spacing / chains) % spacing
-    positions = (np.arange(count) * spacing + offsets[:, None]) % count_all
-    validation = order[positions.astype(np.int64)]
-    training = np.array([np.setdiff1d(np.arange(count_all), fold) for fold in validation])
-    X, Y, weights = problem.X_train[0], problem.Y_train[0], problem.weights_train
+    rows = _validation_rows(problem, share, chains, seed)
+    example_numbers = np.arange(problem.X_train.shape[1])
+    training_rows = np.array([np.setdiff1d(example_numbers, chain_rows) for chain_rows in rows])
+    X = problem.X_train[0]
+    Y = problem.Y_train[0]
+    training_weights = validation_weights = None
+    if problem.weights_train is not None:
+        training_weights = problem.weights_train[0][training_rows]
+        validation_weights = problem.weights_train[0][rows]
     split = replace(
         problem,
         name=f"{problem.name}, validation",
-        X_train=X[training],
-        Y_train=Y[training],
-        X_test=X[validation],
-        Y_test=Y[validation],
-        weights_train=None if weights is None else weights[0][training],
-        weights_test=None if weights is None else weights[0][validation],
+        X_train=X[training_rows],
+        Y_train=Y[training_rows],
+        X_test=X[rows],
+        Y_test=Y[rows],
+        weights_train=training_weights,
+        weights_test=validation_weights,
         recipe=None,
     )
-    return ValidationSplit(split, validation)
+    return ValidationSplit(split, rows)
+
+
+def _validation_rows(problem: Problem, share: float, chains: int, seed: int) -> NDArray[np.int64]:
+    """Return the indices of each chain's validation examples, (chains, examples); see `held_out`."""
+    example_count = problem.X_train.shape[1]
+    held_out_count = min(max(1, round(share * example_count)), example_count - 1)
+    generator = np.random.default_rng(np.random.SeedSequence((seed, example_count)))
+    shuffled = generator.permutation(example_count)
+    sorted_by_target = shuffled[np.argsort(problem.Y_train[0, shuffled, 0], kind="stable")]
+
+    spacing = example_count / held_out_count
+    chain_offsets = np.arange(chains) * max(1.0, spacing / chains) % spacing
+    positions = (np.arange(held_out_count) * spacing + chain_offsets[:, None]) % example_count
+    return np.asarray(sorted_by_target[positions.astype(np.int64)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,16 +354,18 @@ class HalvingSearch:
     def plan(self, candidates: Sequence[Candidate], length: int) -> Plan:
         """Return the plan of candidates from their start, for `length` steps."""
         schedule = _RungSchedule.of(length, length)
-        problem, partitions = self.problem, {candidate.name: candidate.made for candidate in candidates}
+        partitions = {candidate.name: candidate.made for candidate in candidates}
+        raw_inputs = self.problem.X_train[0] * self.problem.scale + self.problem.shift
         return make_plan(
             self.split.problem, self.network, partitions, length, call="compare", record=schedule.records,
-            average=problem.X_train[0] * problem.scale + problem.shift,
+            average=raw_inputs,
             burn_in=length - schedule.samples * schedule.thin, thin=schedule.thin, **self.settings,
         )  # fmt: skip
 
     def with_fresh_chains(self) -> HalvingSearch:
         """Return the search of the finalists: more chains, another seed, other validation examples."""
-        chains, seed = FINAL.chains * self.chains, self.settings["seed"] + len(self.counts)
+        chains = FINAL.chains * self.chains
+        seed = self.settings["seed"] + len(self.counts)
         split = held_out(self.problem, self.validation, chains, seed)
         return replace(self, split=split, settings=self.settings | {"chains": chains, "seed": seed})
 
@@ -373,17 +392,18 @@ class HalvingSearch:
         trainer = EnsembleTrainer(self, _SearchProgress(progress, self._planned_chain_steps()))
         halving = SuccessiveHalving(trainer, self.families, self.steps, self.by)
         try:
-            for number, count in enumerate(self.counts):
-                self._run_round(halving, number, count)
+            for round_number, candidate_count in enumerate(self.counts):
+                self._run_round(halving, round_number, candidate_count)
             if self.study is None:  # a study replaces diverged candidates itself
-                finalists = finalist_count(sum(self.counts))
-                halving.run_finalists(finalists, RUNGS + 1 if self.runs_finalists else RUNGS)
-            finished = True
+                last_rung = RUNGS + 1 if self.runs_finalists else RUNGS
+                halving.run_finalists(finalist_count(sum(self.counts)), last_rung)
+            is_finished = True
         except KeyboardInterrupt:
-            finished = False
+            is_finished = False
+
         trials = list(halving.trials.values())
-        result = TuningResult(self.families, trials, self.by, trainer.runs, finished=finished)
-        if not finished and not result.best:
+        result = TuningResult(self.families, trials, self.by, trainer.runs, finished=is_finished)
+        if not is_finished and not result.best:
             raise KeyboardInterrupt
         check_outcome(result, self.steps)
         return result
@@ -412,9 +432,10 @@ class HalvingSearch:
         """Return the steps of all chains in the whole search, if none diverges."""
         steps = planned_steps(self.families, self.counts, self.steps)
         if self.runs_finalists:
-            finalists = finalist_count(sum(self.counts))
-            count = sum(finalists if family.ranges else 1 for family in self.families)
-            steps += FINAL.chains * self.steps * count
+            with_ranges = len([family for family in self.families if family.ranges])
+            without_ranges = len(self.families) - with_ranges  # each has one candidate
+            finalists = with_ranges * finalist_count(sum(self.counts)) + without_ranges
+            steps += FINAL.chains * self.steps * finalists
         return steps * self.chains
 
 
@@ -444,14 +465,18 @@ class EnsembleTrainer:
         The first rung (`number` 1) starts a new round. The run of the round's latest rung replaces the one
         before in `runs`.
         """
-        if number == 1:
-            self._round, self._run = self._round + 1, None
-        first_step = 0 if self._run is None else self._run.step
+        starts_round = number == 1
+        if starts_round:
+            self._round += 1
+            self._run = None
+        new_steps = rung.steps - self._steps_done
         run = self._simulate(self.search, candidates, rung.steps, f"round-{self._round}-{number}.nc")
-        self.progress.add((rung.steps - first_step) * len(candidates) * self.search.chains)
+        self.progress.add(new_steps * len(candidates) * self.search.chains)
         if run is None:
             return [Trial(candidate, diverged=True) for candidate in candidates]
-        self.runs = [*self.runs, run] if number == 1 else [*self.runs[:-1], run]
+
+        earlier_runs = self.runs if starts_round else self.runs[:-1]
+        self.runs = [*earlier_runs, run]
         self._run = run
         trials = _trials(candidates, run, self.search.split)
         if self.search.study is not None:
@@ -463,10 +488,12 @@ class EnsembleTrainer:
 
         If no last comparison is planned, they replace finalists that diverged, with the same chains.
         """
-        search, file = self.search, f"again-{attempt}.nc"
+        search = self.search
+        file = f"again-{attempt}.nc"
         if search.runs_finalists:
             search = search.with_fresh_chains()
-            file = "confirmed.nc" if attempt == 0 else file
+            if attempt == 0:
+                file = "confirmed.nc"
         self._run = None
         chain_steps = search.steps * len(candidates) * search.chains
         self.progress.expect(chain_steps)
@@ -487,18 +514,11 @@ class EnsembleTrainer:
 
         Return None if all their chains diverge. Ctrl-C raises KeyboardInterrupt.
         """
-        first_step = 0 if self._run is None else self._run.step
-        length, former, chains = end - first_step, None, len(candidates) * search.chains
-        if self._run is None:
-            plan = search.plan(candidates, length)
-        else:
-            schedule = _RungSchedule.of(length, end)
-            former = self._run.with_methods([candidate.name for candidate in candidates])
-            former = sample_again(former, length, schedule.samples, schedule.thin)
-            plan = extend_plan(former.plan, first_step, length, schedule.records)
+        plan, former = self._plan_up_to(search, candidates, end)
         if self.progress.is_new:
             warn_of_stale_noise(plan, search.steps)
-        execution = {**search.execution, "progress": self.progress.of_run(first_step, chains)}
+        report = self.progress.of_run(self._steps_done, len(candidates) * search.chains)
+        execution = {**search.execution, "progress": report}
         checkpoint = None if search.checkpoint is None else search.checkpoint / file
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DivergedWarning)
@@ -515,6 +535,23 @@ class EnsembleTrainer:
         if not run.finished:
             raise KeyboardInterrupt
         return run
+
+    def _plan_up_to(
+        self, search: HalvingSearch, candidates: Sequence[Candidate], end: int
+    ) -> tuple[Plan, Run | None]:
+        """Return the plan of candidates up to step `end`, and the run that it continues, if they have one."""
+        if self._run is None:
+            return search.plan(candidates, end), None
+        length = end - self._run.step
+        schedule = _RungSchedule.of(length, end)
+        candidates_run = self._run.with_methods([candidate.name for candidate in candidates])
+        former = sample_again(candidates_run, length, schedule.samples, schedule.thin)
+        return extend_plan(former.plan, self._run.step, length, schedule.records), former
+
+    @property
+    def _steps_done(self) -> int:
+        """Steps that the candidates under way have made."""
+        return 0 if self._run is None else self._run.step
 
 
 class _RungSchedule(NamedTuple):
@@ -554,7 +591,9 @@ class _SearchProgress:
     """
 
     def __init__(self, progress: Callable[[Progress], None] | None, total: int) -> None:
-        self._progress, self._total, self._done = progress, total, 0
+        self._progress = progress
+        self._total = total
+        self._done = 0
         self._first: int | None = None  # chain steps when this process started, from the first report
         self._began = math.nan  # the time of that start, without compilation
 
@@ -628,17 +667,22 @@ def score_candidates(run: Run, rows: NDArray[np.int64]) -> dict[str, Scores]:
     Scores by name. Losses are means over the validation examples of every chain, in units of the standardised
     targets.
     """
-    chains = run.plan.chains
-    names = list(run.plan.named)
-    scores = _scores_of_averages(run, rows)
-    for name in ("loss", "accuracy"):
-        scores[f"single_{name}"] = run.data[name].sel(split="test").values[:, -RECORDS:].mean(axis=1)
-    means = {key: values.reshape(len(names), chains).mean(axis=1) for key, values in scores.items()}
-    diverged = np.any((run.died >= 0).reshape(len(names), chains), axis=1).tolist()
+    candidates = list(run.plan.named)
+    by_candidate = (len(candidates), run.plan.chains)
+    chain_scores = _scores_of_averages(run, rows)
+    for measure in ("loss", "accuracy"):
+        recorded = run.data[measure].sel(split="test").values
+        chain_scores[f"single_{measure}"] = recorded[:, -RECORDS:].mean(axis=1)
+    means = {score: scores.reshape(by_candidate).mean(axis=1) for score, scores in chain_scores.items()}
+    has_diverged = np.any((run.died >= 0).reshape(by_candidate), axis=1)
+
     results = {}
-    for row, name in enumerate(names):
-        candidate_scores = {score: float(values[row]) for score, values in means.items()}
-        results[name] = Scores(True) if diverged[row] else Scores(False, **candidate_scores)
+    for number, candidate in enumerate(candidates):
+        if has_diverged[number]:
+            results[candidate] = Scores(diverged=True)
+            continue
+        candidate_means = {score: float(score_means[number]) for score, score_means in means.items()}
+        results[candidate] = Scores(diverged=False, **candidate_means)
     return results
 
 
@@ -649,16 +693,18 @@ def _scores_of_averages(run: Run, rows: NDArray[np.int64]) -> dict[str, Floats]:
     is NaN unless targets are classes.
     """
     problem = run.problem
-    means = run.averages()["mean"].values
+    averages = run.averages()["mean"].values
     if problem.task == "regression":
-        means = (means - problem.target_shift) / problem.target_scale
-    chain = np.arange(len(means))
-    draw = chain % run.plan.chains
-    means, y = means[chain[:, None], rows[draw]], problem.Y_test[draw]
-    weights = problem.relative_weights("test")
-    weights = np.ones(means.shape[:2]) if weights is None else weights[draw]
+        averages = (averages - problem.target_shift) / problem.target_scale
+    chains = np.arange(len(averages))
+    draws = chains % run.plan.chains
+    means = averages[chains[:, None], rows[draws]]
+    targets = problem.Y_test[draws]
+
+    test_weights = problem.relative_weights("test")
+    weights = np.ones(means.shape[:2]) if test_weights is None else test_weights[draws]
     accuracy = np.full(means.shape[:2], math.nan)
     if TASKS[problem.task].classes:
-        accuracy = np.asarray(each_class(means).argmax(axis=-1) == y[..., 0], np.float64)
-    loss = losses(problem.task, means, y)
+        accuracy = np.asarray(each_class(means).argmax(axis=-1) == targets[..., 0], np.float64)
+    loss = losses(problem.task, means, targets)
     return {"loss": (loss * weights).mean(axis=1), "accuracy": (accuracy * weights).mean(axis=1)}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
 from inspect import signature
+from itertools import cycle, islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,7 +47,12 @@ class Family:
 
     def shares(self, values: Mapping[str, float]) -> list[float]:
         """Return the position of each value in its range, from 0 to 1."""
-        return [range.share(values[name]) for name, range in self.ranges.items()]
+        return [between.share(values[name]) for name, between in self.ranges.items()]
+
+    def values_at(self, positions: Sequence[float]) -> dict[str, float]:
+        """Return the value of each coefficient at a position in its range, from 0 to 1; undoes `shares`."""
+        ranges = zip(self.ranges.items(), positions, strict=True)
+        return {name: between.at(position) for (name, between), position in ranges}
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +91,9 @@ def families(methods: Searched | Sequence[Searched] | Mapping[str, Searched]) ->
 
     if not spaces:
         raise ValueError("tune needs at least one method, got none")
-    names = [family.name for family in spaces]
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
+    name_counts = Counter(family.name for family in spaces)
+    repeated = sorted(name for name, count in name_counts.items() if count > 1)
+    if repeated:
         raise ValueError(
             f"each method needs a name of its own, and there are several {', '.join(repeated)}: give them as "
             "a dict, {name: method}"
@@ -113,19 +121,20 @@ def points(
     width
         Width of the boxes as a share of the ranges.
     """
+    if not family.ranges and near:
+        return []
     if not family.ranges:
-        return [] if near else [Candidate(f"{family.name} {first}", family, {})]
+        return [Candidate(f"{family.name} {first}", family, {})]
+
     positions = design(len(family.ranges), count, seed)
     if near:
-        centres = np.array([family.shares(near[i % len(near)].values) for i in range(count)])
+        centres_in_turn = islice(cycle(near), count)
+        centres = np.array([family.shares(centre.values) for centre in centres_in_turn])
         positions = np.clip(centres + width * (positions - 0.5), 0.0, 1.0)
-
-    candidates = []
-    for number, row in enumerate(positions.tolist(), start=first):
-        ranges = zip(family.ranges.items(), row, strict=True)
-        values = {name: range.at(position) for (name, range), position in ranges}
-        candidates.append(Candidate(f"{family.name} {number}", family, values))
-    return candidates
+    return [
+        Candidate(f"{family.name} {number}", family, family.values_at(candidate_positions))
+        for number, candidate_positions in enumerate(positions.tolist(), start=first)
+    ]
 
 
 def design(dimensions: int, count: int, seed: int) -> NDArray[np.float64]:
@@ -151,30 +160,41 @@ def _family(searched: object, name: str | None) -> Family:
     if isinstance(searched, Family):
         return replace(searched, name=name or searched.name)
     if isinstance(searched, Partition):
-        if axes := searched.axes():
-            raise ValueError(
-                f"{', '.join(axes)}: tune looks within ranges, such as between(0.02, 0.5), and takes no "
-                f"list; got {', '.join(map(repr, axes.values()))}"
-            )
+        _check_no_axes(searched)
         return _family_of_partitions(name or "partition", searched.ranges(), searched.at)
     if isinstance(searched, str):
         return _family(_method_named(searched), name)
     if isinstance(searched, Mapping) and name is not None:
         return _with_arguments(name, searched)
-    for preset, function in PRESETS.items():
-        if searched is function:
-            make, code = partial(_make, function), partial(call_of, preset)
-            return Family(name or preset, SEARCHED[preset], make, code)
+    for preset_name, preset in PRESETS.items():
+        if searched is preset:
+            code = partial(call_of, preset_name)
+            return Family(name or preset_name, SEARCHED[preset_name], partial(_make, preset), code)
     if isinstance(searched, type) and issubclass(searched, Method):
-        if "h" not in searched.searched:
-            raise ValueError(
-                f"{searched.__name__} has no ranges to search in: tune a Partition(...) with ranges instead"
-            )
+        _check_has_ranges(searched)
         return _family_of_partitions(name or searched.title, searched.searched, partial(_make, searched))
     raise TypeError(
         "a method to tune is a preset such as AdLaLa, a method such as Adam, the name of one, or a partition "
         f"with ranges such as AdLaLa(h=between(0.02, 0.5)); got {searched!r}"
     )
+
+
+def _check_no_axes(partition: Partition) -> None:
+    """Raise ValueError if a partition has a list of values, which `tune` doesn't search."""
+    axes = partition.axes()
+    if axes:
+        raise ValueError(
+            f"{', '.join(axes)}: tune looks within ranges, such as between(0.02, 0.5), and takes no "
+            f"list; got {', '.join(map(repr, axes.values()))}"
+        )
+
+
+def _check_has_ranges(method: type[Method]) -> None:
+    """Raise ValueError if a method has no default ranges to search in."""
+    if "h" not in method.searched:
+        raise ValueError(
+            f"{method.__name__} has no ranges to search in: tune a Partition(...) with ranges instead"
+        )
 
 
 def _method_named(name: str) -> Callable[..., Partition] | type[Method]:
@@ -201,13 +221,16 @@ def _with_arguments(name: str, arguments: Mapping[str, Any]) -> Family:
     method = _method_named(name)
     default = _family(method, name)
     accepted = list(dict.fromkeys(["h", *signature(method).parameters]))
-    if unknown := [str(key) for key in arguments if key not in accepted]:
+    unknown = [str(key) for key in arguments if key not in accepted]
+    if unknown:
         raise ValueError(f"{name} has no {', '.join(unknown)}; accepted: {', '.join(accepted)}")
 
     fixed = {key: value for key, value in arguments.items() if not isinstance(value, Between)}
-    ranges = {key: value for key, value in {**default.ranges, **arguments}.items() if key not in fixed}
+    searched = {**default.ranges, **arguments}
+    ranges = {key: between for key, between in searched.items() if key not in fixed}
 
     def make(values: Mapping[str, Any]) -> Partition:
+        """Return the partition with the fixed arguments, and values of the others."""
         return _make(method, {**fixed, **values})
 
     _family(make(ranges), name)  # refuses lists, and ranges with impossible ends

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heatbath._internal.warnings import SearchEdgeWarning, warn
 from heatbath.methods.partition import Partition
@@ -89,7 +90,8 @@ class Trial:
     def worth(self, by: Literal["loss", "accuracy"]) -> tuple[float, ...]:
         """Return a key that sorts trials, the best first: by how far they came, then by their scores."""
         scores = (self.loss,) if by == "loss" else (-self.accuracy, self.loss)
-        return (self.diverged, -self.rung, *(math.inf if math.isnan(score) else score for score in scores))
+        comparable_scores = [math.inf if math.isnan(score) else score for score in scores]
+        return (self.diverged, -self.rung, *comparable_scores)
 
 
 def ranked(trials: Mapping[str, Trial], family: Family, by: Literal["loss", "accuracy"]) -> list[Trial]:
@@ -218,15 +220,17 @@ class Trials:
         judged = [trial for trial in self._ranked(family) if trial.known]
         if len(judged) < ENOUGH or not family.ranges:
             return {}
+
         positions = np.array([family.shares(trial.candidate.values) for trial in judged])
-        keys = [trial.worth(self.by) for trial in judged]
-        ranks = np.array([keys.index(key) for key in keys], np.float64)  # equal candidates share the first
+        worths = [trial.worth(self.by) for trial in judged]
+        ranks = np.array([worths.index(worth) for worth in worths], np.float64)  # equal ones share the first
         forest = RandomForestRegressor(TREES, random_state=0, min_samples_leaf=2).fit(positions, ranks)
         with np.errstate(invalid="ignore"):  # 0/0 if no tree has a split
             shares = dict(zip(family.ranges, forest.feature_importances_.tolist(), strict=True))
-        if not sum(shares.values()) > 0:
+        has_shares = sum(shares.values()) > 0  # NaN has none
+        if not has_shares:
             return {}
-        return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
+        return dict(sorted(shares.items(), key=lambda name_and_share: -name_and_share[1]))
 
     @property
     def edges(self) -> dict[str, dict[str, float]]:
@@ -250,11 +254,11 @@ class Trials:
         good = stable[: max(EDGE.fewest_good, len(stable) // EDGE.good)]
         positions = np.array([family.shares(trial.candidate.values) for trial in good])
         edges = {}
-        for (name, range), column in zip(family.ranges.items(), positions.T, strict=True):
-            for end, distances in ((range.low, column), (range.high, 1 - column)):
-                is_near = np.mean(distances < EDGE.near) >= EDGE.fraction
-                if distances[0] < EDGE.best and is_near and end != 0:
-                    edges[name] = end
+        for (name, between), distances_to_low in zip(family.ranges.items(), positions.T, strict=True):
+            if between.low != 0 and _are_near_an_end(distances_to_low):
+                edges[name] = between.low
+            if between.high != 0 and _are_near_an_end(1 - distances_to_low):
+                edges[name] = between.high
         return edges
 
     @property
@@ -276,8 +280,8 @@ class Trials:
             lines[name] = f"loss {trial.loss:.4g}{accuracy} at step {trial.steps:,}\n{self.code(name)}"
             if name in self.edges:
                 lines[name] += f"\nat the end of a range: {self._at_edge(name)}"
-        count, end = len(self.trials), "" if self.finished else ", interrupted"
-        title = f"Tuned: {count} candidates, by the {self.by} on validation examples{end}"
+        end = "" if self.finished else ", interrupted"
+        title = f"Tuned: {len(self.trials)} candidates, by the {self.by} on validation examples{end}"
         return as_lines(title, lines | self.without)
 
     def _at_edge(self, method: str) -> str:
@@ -292,6 +296,15 @@ def warn_of_edges(result: Trials) -> None:
     """Warn of coefficients whose best values are at an end of their range."""
     for method in result.edges:
         warn(f"the best of {method} lie at the end of a range: {result._at_edge(method)}", SearchEdgeWarning)
+
+
+def _are_near_an_end(distances: NDArray[np.float64]) -> bool:
+    """Return True if the best of the good candidates, and enough of the others, are near an end of a range.
+
+    `distances` are shares of the range, the best candidate first; see `EdgeRule`.
+    """
+    near_share = np.mean(distances < EDGE.near)
+    return bool(distances[0] < EDGE.best and near_share >= EDGE.fraction)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,7 +12,7 @@ import numpy as np
 from heatbath._internal.checks import NON_NEGATIVE, choice, real, shown
 from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS, Task
-from heatbath.prediction.averages import Average, Prediction
+from heatbath.prediction.ensemble_average import Average, Prediction
 from heatbath.torch.data import is_loader, iterate_inputs
 from heatbath.torch.prediction.batchnorm import evaluation_mode, warn_of_stale_statistics
 from heatbath.torch.prediction.states import (

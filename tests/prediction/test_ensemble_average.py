@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from heatbath.prediction.averages import Average
+from heatbath.prediction.ensemble_average import Average
 from tests.optional import optional
 
 peak = optional("tests.torch.prediction.models").peak
