@@ -427,7 +427,7 @@ def _add_operation(operation, stage, n, columns, row, chains):
 def _add_momentum_map(operation, columns, row, chains):
     """Let an operation S, C or F follow the last move's p = a p + b R, in its coefficients and its row.
 
-    The result is a' (a p + b R) + b' R, with one R only: both have noise in different moves (see
+    The result is a' (a p + b R) + b' R, where one of b and b' is 0: a second noise begins a new move (see
     `_needs_new_move`). The arguments are those of `_add_operation`.
     """
     factor, noise_scale = _momentum_map(operation.kind, columns, chains)
@@ -947,7 +947,9 @@ def draw_example_gammas(layout, seed, stream_slot, step, tile, scratch, gammas, 
 
 @compiled
 def _try_gammas(layout, scratch, is_last, gammas):
-    """Try once to draw the gamma numbers of a tile; return whether some were rejected and wait.
+    """Try once to draw the gamma numbers of a tile, by the formulas of `draw_example_gammas`.
+
+    Return whether some were rejected and still wait.
 
     Parameters
     ----------
