@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from heatbath.engine.compile import compiled
 from heatbath.engine.layouts import chains_in
 from heatbath.engine.random import fill_words
-from heatbath.engine.simd import Pointer, Traced, concatenate, loop, select, store, traced
+from heatbath.engine.simd import Pointer, Traced, concatenate, loop, offset_pointer, select, store, traced
 from heatbath.reference.random import BATCH, SLOT_BITS, TILE
 
 _u64 = np.uint64
@@ -30,9 +30,9 @@ def _index_below(word, bound):
 
 
 @traced
-def _indices_below(like, words, index, bound):
-    """Return integers from 0 to bound - 1 from the words of a group, which begin at words[index]."""
-    wide = words.load(index, lanes=like.lanes).convert(types.uint64) * bound
+def _indices_below(like, words, bound):
+    """Return integers from 0 to bound - 1 from the words of a group."""
+    wide = words.load(0, lanes=like.lanes).convert(types.uint64) * bound
     return (wide >> 32).convert(types.uint32)
 
 
@@ -89,21 +89,48 @@ def draw_subset(layout, like, memory, draw, scratch, seed, step, size, count):
             fill_words(
                 layout, like, words, scratch.chain_numbers, seed, _SUBSET, step, k // TILE, count_left
             )  # fmt: skip
-        last, start, word_start = count - size + k, k * group_size, k % TILE * group_size
+        last = count - size + k
+        choice = k * group_size
+        words_of_choice = offset_pointer(words, k % TILE * group_size)
         if group_size > 1 and size <= COMPARED:
-            drawn = _indices_below(like, words, word_start, _u64(last + 1))
-            is_taken = _empty_mask(drawn)
-            for earlier in range(0, start, group_size):
-                is_taken = _or_equal(is_taken, memory.chosen, earlier, drawn)
-            _store_choice(is_taken, memory.chosen, start, drawn, _u64(last))
-            continue
+            _choose_by_comparison(like, words_of_choice, group_size, choice, last, memory.chosen)
+        else:
+            _choose_by_stamps(words_of_choice, group_size, choice, last, draw, memory)
 
-        for lane in range(group_size):
-            example = _index_below(words[word_start + lane], last + 1)
-            if memory.stamps[example * group_size + lane] == draw:
-                example = last
-            memory.stamps[example * group_size + lane] = draw
-            memory.chosen[start + lane] = example
+
+@compiled
+def _choose_by_comparison(like, words, group_size, choice, last, chosen):
+    """Choose a random example up to `last` for each chain of a group, or `last` if that was chosen before.
+
+    Parameters
+    ----------
+    like : pointer to numbers in the precision of the chains
+    words : pointer to a random word for each chain
+    group_size : number of chains
+    choice : index in `chosen` where this choice goes, after the earlier ones
+    last : the last of the examples to choose from
+    chosen : pointer to (example of the batch, lane), which is written
+    """
+    drawn = _indices_below(like, words, _u64(last + 1))
+    is_taken = _empty_mask(drawn)
+    for earlier in range(0, choice, group_size):
+        is_taken = _or_equal(is_taken, chosen, earlier, drawn)
+    _store_choice(is_taken, chosen, choice, drawn, _u64(last))
+
+
+@compiled
+def _choose_by_stamps(words, group_size, choice, last, draw, memory):
+    """Choose a random example up to `last` for each chain, or `last` if that has the stamp of this draw.
+
+    `memory` is the `SubsetMemory`, whose stamps and choice are written; `draw` is the stamp. The others are
+    those of `_choose_by_comparison`.
+    """
+    for lane in range(group_size):
+        example = _index_below(words[lane], last + 1)
+        if memory.stamps[example * group_size + lane] == draw:
+            example = last
+        memory.stamps[example * group_size + lane] = draw
+        memory.chosen[choice + lane] = example
 
 
 @compiled(apart=True)
@@ -124,12 +151,15 @@ def shuffle(layout, like, order, chain_numbers, seed, epoch, words, count):
     for i in range(count):
         for lane in range(group_size):
             order[i * group_size + lane] = i
+
     for last in range(count - 1, 0, -1):
-        if last == count - 1 or last % TILE == TILE - 1:
+        is_first_of_tile = last == count - 1 or last % TILE == TILE - 1
+        if is_first_of_tile:
             fill_words(layout, like, words, chain_numbers, seed, _SHUFFLE, epoch, last // TILE, TILE)
         for lane in range(group_size):
-            random_index = _index_below(words[last % TILE * group_size + lane], last + 1)
-            drawn, end = random_index * group_size + lane, last * group_size + lane
+            word = words[last % TILE * group_size + lane]
+            drawn = _index_below(word, last + 1) * group_size + lane
+            end = last * group_size + lane
             example = order[end]
             order[end] = order[drawn]
             order[drawn] = example
@@ -191,9 +221,10 @@ def tabulate(
     stride = -(-(width + columns) // FOUR) * FOUR
     rows = np.zeros((sets, count, stride), dtype)
     with np.errstate(over="ignore"):
-        rows[..., :width], rows[..., width : width + columns] = X, Y
-    for name, values in (("X", rows[..., :width]), ("Y", rows[..., width:])):
-        if not np.isfinite(values).all():
+        rows[..., :width] = X
+        rows[..., width : width + columns] = Y
+    for name, numbers in (("X", rows[..., :width]), ("Y", rows[..., width:])):
+        if not np.isfinite(numbers).all():
             raise ValueError(
                 f"{name} has values that are NaN, infinite or too large for {rows.dtype}: remove or rescale "
                 "them, or use float64"
@@ -267,23 +298,35 @@ def gather(layout, table, columns, sets, chosen, size, room, stride, capacity):
     stride : from one example to the next in `room.inputs`
     capacity : examples that `room.targets` has room for
     """
-    inputs, targets = room.inputs, room.targets
-    group_size, rows, width = chains_in(layout, inputs), table.rows, table.width
-    if group_size == 1:
-        for i in range(size):
-            row = (sets[0] * table.data + np.int64(chosen[i])) * table.stride
-            _copy(rows, row, inputs, i * stride, width)
-            for j in range(columns):
-                targets[j * capacity + i] = rows[row + width + j]
-        return
+    if chains_in(layout, room.inputs) == 1:
+        _gather_alone(table, columns, sets[0], chosen, size, room, stride, capacity)
+    else:
+        _gather_in_group(layout, table, columns, sets, chosen, size, room, stride, capacity)
 
-    first = _first_rows(sets, table.data, inputs)
+
+@compiled
+def _gather_alone(table, columns, data_set, chosen, size, room, stride, capacity):
+    """Copy the chosen examples of a chain alone to `room`, as `gather` does; `data_set` is the chain's."""
+    first_row = data_set * table.data
     for i in range(size):
-        for column in range(0, width + columns, FOUR):
-            four = _load_four_columns(rows, first, chosen, i * group_size, table.stride, column)
+        row = (first_row + np.int64(chosen[i])) * table.stride
+        _copy(table.rows, row, room.inputs, i * stride, table.width)
+        for column in range(columns):
+            room.targets[column * capacity + i] = table.rows[row + table.width + column]
+
+
+@compiled
+def _gather_in_group(layout, table, columns, sets, chosen, size, room, stride, capacity):
+    """Copy the chosen examples of every chain of a group to `room`; the arguments are those of `gather`."""
+    group_size = chains_in(layout, room.inputs)
+    first_rows = _first_rows(sets, table.data, room.inputs)
+    for i in range(size):
+        for start in range(0, table.width + columns, FOUR):
+            four = _load_four_columns(table.rows, first_rows, chosen, i * group_size, table.stride, start)
             for k in range(FOUR):
-                j = column + k
-                if j < width:
-                    store(inputs, i * stride + j * group_size, four[k])
-                elif j < width + columns:
-                    store(targets, ((j - width) * capacity + i) * group_size, four[k])
+                column = start + k  # of the table: an input, a target or padding
+                target = column - table.width
+                if target < 0:
+                    store(room.inputs, i * stride + column * group_size, four[k])
+                elif target < columns:
+                    store(room.targets, (target * capacity + i) * group_size, four[k])

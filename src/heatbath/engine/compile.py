@@ -67,9 +67,9 @@ def sources() -> str:
 
 def _cache_folder() -> str | None:
     """Return the folder for compiled code after making it; None, with a warning, if it can't be written."""
-    chosen = os.environ.get("HEATBATH_CACHE")
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = (Path(chosen) if chosen else user_cache / "heatbath") / f"kernels-{sources()}"
+    user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = os.environ.get("HEATBATH_CACHE") or Path(user_cache) / "heatbath"
+    folder = Path(cache) / f"kernels-{sources()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -246,12 +246,12 @@ def _pipeline(lowering: Any) -> Any:
             """Compile as Numba does, without garbage collection; report it first if it is a loop."""
             if lowering is _LowerLoop:
                 _report_compilation(self.state)
-            collecting = gc.isenabled()
+            was_collecting = gc.isenabled()
             gc.disable()  # it would visit the many objects of a compilation again and again
             try:
                 return super()._compile_core()
             finally:
-                if collecting:
+                if was_collecting:
                     gc.enable()
 
         def define_pipelines(self) -> list[Any]:
@@ -259,9 +259,10 @@ def _pipeline(lowering: Any) -> Any:
             manager = PassManager("heatbath")
             for stage in ("untyped", "typed", "nopython_lowering"):
                 default = getattr(DefaultPassBuilder, f"define_{stage}_pipeline")(self.state)
-                for step, description in default.passes:
-                    if step not in _NOT_NEEDED:
-                        manager.passes.append((lowering if step is NativeLowering else step, description))
+                needed_passes = [entry for entry in default.passes if entry[0] not in _NOT_NEEDED]
+                for numba_pass, description in needed_passes:
+                    is_lowering = numba_pass is NativeLowering
+                    manager.passes.append((lowering if is_lowering else numba_pass, description))
             manager.finalize()
             return [manager]
 
@@ -292,13 +293,22 @@ def compiled(
     previous = config.CACHE_DIR  # Numba reads it when a function is decorated
     config.CACHE_DIR = _FOLDER or ""
     try:
-        if cache:
-            options |= {"pipeline_class": _LOOP, "cache": _FOLDER is not None}
-        else:
-            options |= {
-                "pipeline_class": _APART if apart else _INLINED, "forceinline": not apart,
-                "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
-            }  # fmt: skip
-        return numba.njit(nogil=True, error_model="numpy", **options)(function)
+        kind_options = _options_of_loop() if cache else _options_of_piece(apart)
+        return numba.njit(nogil=True, error_model="numpy", **options, **kind_options)(function)
     finally:
         config.CACHE_DIR = previous
+
+
+def _options_of_loop() -> dict[str, Any]:
+    """Return Numba's options for a loop, which Python calls and the cache keeps."""
+    return {"pipeline_class": _LOOP, "cache": _FOLDER is not None}
+
+
+def _options_of_piece(apart: bool) -> dict[str, Any]:
+    """Return Numba's options for a piece, which only compiled code calls: inlined, or kept apart."""
+    return {
+        "pipeline_class": _APART if apart else _INLINED,
+        "forceinline": not apart,
+        "no_cpython_wrapper": True,
+        "no_cfunc_wrapper": True,
+    }

@@ -39,7 +39,7 @@ from heatbath.engine.dense_shape import (
     layer_of,
     place_gradient,
 )
-from heatbath.engine.layouts import chains_in
+from heatbath.engine.layouts import chains_in, round_up
 from heatbath.engine.losses import LossRows, differentiate_loss, multiply_by_weights
 from heatbath.engine.simd import (
     cast_like,
@@ -104,12 +104,6 @@ def multiply_by_slope(deltas, outputs, count, activation):
     elif activation == TANH:
         for index in range(0, count, lanes):
             store(deltas, index, _times_tanh_slope(load(deltas, index), load(outputs, index)))
-
-
-@compiled
-def _round_up(count, lanes):
-    """Return the next multiple of the number of lanes: `count` numbers in full vectors."""
-    return -(-count // lanes) * lanes
 
 
 @compiled
@@ -179,7 +173,7 @@ def forward(layout, theta, network, first, examples, room):
     room : Room
         Buffers. For a chain alone, `copy_weights` must have filled `room.weights`.
     """
-    group_size, lanes = chains_in(layout, theta), lanes_of(theta)
+    group_size = chains_in(layout, theta)
     last = network.depth - 1
     logits = Level(room.logits, group_size, network.chunk * group_size)
     for l in range(network.depth):
@@ -197,7 +191,7 @@ def forward(layout, theta, network, first, examples, room):
             _multiply_by_columns(layout, layer, examples, inputs, outputs, room)
 
         if l < last:
-            count = _round_up(examples * layer.output_stride, lanes)
+            count = round_up(examples * layer.output_stride, lanes_of(theta))
             activate(outputs.values, count, network.activation)
         elif layer.scheme != ROWS:
             _copy_outputs_to_logits(layer, network.chunk, examples, group_size, room)
@@ -207,11 +201,12 @@ def forward(layout, theta, network, first, examples, room):
 def _copy_outputs_to_logits(layer, chunk, examples, group_size, room):
     """Copy the outputs of the last layer, (example, output), to `room.logits`, (output, example)."""
     for i in range(examples):
+        outputs_of_example = layer.values + i * layer.output_stride
         for k in range(layer.out):
+            output = outputs_of_example + k * group_size
+            logit = (k * chunk + i) * group_size
             for lane in range(group_size):
-                logit = (k * chunk + i) * group_size + lane
-                value = layer.values + i * layer.output_stride + k * group_size + lane
-                room.logits[logit] = room.values[value]
+                room.logits[logit + lane] = room.values[output + lane]
 
 
 @compiled
@@ -219,9 +214,10 @@ def _transpose_deltas(source, target, layer, chunk, examples, group_size):
     """Copy derivatives by the logits from `source` (output, example) to `target` (example, output)."""
     for i in range(examples):
         for k in range(layer.out):
+            output = i * layer.output_stride + k * group_size
+            logit = (k * chunk + i) * group_size
             for lane in range(group_size):
-                logit = (k * chunk + i) * group_size + lane
-                target[i * layer.output_stride + k * group_size + lane] = source[logit]
+                target[output + lane] = source[logit + lane]
 
 
 @compiled
@@ -245,12 +241,12 @@ def _add_weight_gradient(layout, layer, examples, inputs, deltas, room, adding):
     else:
         sum_vectors_over_examples(examples, layer.outputs, deltas, bias_sums, adding)
 
-    weight_sums, number, vector = offset_pointer(room.sums, layer.sums), layer.sum_number, layer.sum_vector
+    weight_sums = offset_pointer(room.sums, layer.sums)
     if layer.scheme == COLUMNS:  # numbers of x times vectors of δ
-        operands = Outer(examples, inputs, deltas, weight_sums, number, vector, adding)
+        operands = Outer(examples, inputs, deltas, weight_sums, layer.sum_number, layer.sum_vector, adding)
         sum_outer_products(layout, layer.width, layer.outputs, operands)
     else:  # numbers of δ times vectors of x
-        operands = Outer(examples, deltas, inputs, weight_sums, number, vector, adding)
+        operands = Outer(examples, deltas, inputs, weight_sums, layer.sum_number, layer.sum_vector, adding)
         sum_outer_products(layout, layer.out, layer.inputs, operands)
 
 
@@ -315,13 +311,15 @@ def backward(layout, theta, G, network, first, examples, room, adding):
     adding : bool
         Whether to add to the sums; otherwise they begin at 0.
     """
-    group_size, lanes = chains_in(layout, theta), lanes_of(theta)
+    group_size = chains_in(layout, theta)
     last = network.depth - 1
     last_layer = layer_of(network.layers, last)
-    deltas, spare = Level(room.deltas, group_size, network.chunk * group_size), room.previous_deltas
+    deltas = Level(room.deltas, group_size, network.chunk * group_size)
+    spare = room.previous_deltas  # for the derivatives of the layer below
     if last_layer.scheme != ROWS:
-        _transpose_deltas(deltas.values, spare, last_layer, network.chunk, examples, group_size)
-        deltas, spare = Level(spare, last_layer.output_stride, group_size), deltas.values
+        _transpose_deltas(room.deltas, spare, last_layer, network.chunk, examples, group_size)
+        deltas = Level(spare, last_layer.output_stride, group_size)
+        spare = room.deltas
 
     for l in range(last, -1, -1):
         layer = layer_of(network.layers, l)
@@ -336,9 +334,10 @@ def backward(layout, theta, G, network, first, examples, room, adding):
             if l > 0:
                 _differentiate_inputs(layout, layer, examples, deltas, input_deltas, room)
         if l > 0:
-            count = _round_up(examples * layer.input_stride, lanes)
+            count = round_up(examples * layer.input_stride, lanes_of(theta))
             multiply_by_slope(spare, inputs.values, count, network.activation)
-            deltas, spare = input_deltas, deltas.values
+            spare = deltas.values
+            deltas = input_deltas
 
 
 @compiled
@@ -385,10 +384,11 @@ def negative_gradient(layout, theta, G, network, batch, capacity, weight, room):
     room : Room
         Buffers.
     """
-    scale, alone = cast_like(theta, 1.0 / batch), chains_in(layout, theta) == 1
+    is_alone = chains_in(layout, theta) == 1
+    scale = cast_like(theta, 1.0 / batch)
     weight_start = weight * capacity  # below 0 without weights
     store(room.checks, 0, zero(theta))
-    if alone:
+    if is_alone:
         copy_weights(theta, network, room.weights)
 
     if network.shallow:
@@ -397,16 +397,15 @@ def negative_gradient(layout, theta, G, network, batch, capacity, weight, room):
         _differentiate_logits(layout, network, rows, scale, weight_start, room)
         shallow_backward(layout, network, batch, room)
     else:
-        chunk = network.chunk
-        for first in range(0, batch, chunk):
-            examples = min(chunk, batch - first)
-            rows = LossRows(room.logits, room.targets, chunk, capacity, first, examples, network.out)
+        for first in range(0, batch, network.chunk):
+            examples = min(network.chunk, batch - first)
+            rows = LossRows(room.logits, room.targets, network.chunk, capacity, first, examples, network.out)
             forward(layout, theta, network, first, examples, room)
-            start = weight_start + first if weight >= 0 else -1
-            _differentiate_logits(layout, network, rows, scale, start, room)
+            chunk_weights = weight_start + first if weight >= 0 else -1
+            _differentiate_logits(layout, network, rows, scale, chunk_weights, room)
             backward(layout, theta, G, network, first, examples, room, first > 0)
 
-    if alone:
+    if is_alone:
         place_gradient(G, network, room.sums)
         _spread_nan(room.checks)
 

@@ -91,15 +91,35 @@ class Outer(NamedTuple):
     adding: bool
 
 
+class ProductTile(NamedTuple):
+    """Offsets of a tile's first numbers from the pointers in a `Product`."""
+
+    x: int
+    W: int
+    bias: int
+    y: int
+
+
+class OuterTile(NamedTuple):
+    """Offsets of a tile's first numbers from the pointers in an `Outer`."""
+
+    x: int
+    y: int
+    sums: int
+
+
+SIDE = 4  # rows or columns of a large tile; a small one has 1
+
+
 @compiled
 def tile_size(remaining):
-    """Return how many of the remaining examples, numbers or vectors the next tile takes: 4 or 1."""
-    return 4 if remaining >= 4 else 1
+    """Return how many of the remaining examples, numbers or vectors the next tile takes: SIDE or 1."""
+    return SIDE if remaining >= SIDE else 1
 
 
 def _tiles_of(make: Any) -> list[Any]:
     """Return the functions that `make` returns for tiles of 4 by 4, 4 by 1, 1 by 4 and 1 by 1."""
-    return [make(rows, columns) for rows, columns in ((4, 4), (4, 1), (1, 4), (1, 1))]
+    return [make(rows, columns) for rows, columns in ((SIDE, SIDE), (SIDE, 1), (1, SIDE), (1, 1))]
 
 
 def _make_product(rows: int, columns: int) -> Any:
@@ -109,21 +129,19 @@ def _make_product(rows: int, columns: int) -> Any:
     """
 
     @traced
-    def product(layout, x_offset, W_offset, bias_offset, y_offset, operands):
+    def product(layout, tile, operands):
         """Write y[i, v] = bias[v] + Σ_s x[i, s] W[v, s] for one tile of examples i and vectors v.
 
-        The offsets of the tile's first numbers count from the pointers in `operands`, a `Product`.
+        `tile` is a `ProductTile`, and `operands` a `Product`.
         """
         x, W, y = operands.x, operands.W, operands.y
         lanes = W.lanes
-        biases = [operands.bias.load(bias_offset + lanes * v) for v in range(columns)]
+        biases = [operands.bias.load(tile.bias + lanes * v) for v in range(columns)]
         sums = LoopVariables([select(operands.has_bias, bias, 0.0) for bias in biases] * rows)
 
         with loop(operands.terms) as s:
-            number_offsets = [x_offset + s * x.number + x.example * i for i in range(rows)]
-            weight_offsets = [
-                W_offset + s * operands.W_number + operands.W_vector * v for v in range(columns)
-            ]
+            number_offsets = [tile.x + s * x.number + x.example * i for i in range(rows)]
+            weight_offsets = [tile.W + s * operands.W_number + operands.W_vector * v for v in range(columns)]
             numbers = [load_chains(layout, x.values, offset) for offset in number_offsets]
             weights = [W.load(offset) for offset in weight_offsets]
             factors = [(weight, number) for number in numbers for weight in weights]
@@ -131,7 +149,7 @@ def _make_product(rows: int, columns: int) -> Any:
 
         for position, total in enumerate(sums.get()):
             i, v = divmod(position, columns)
-            y.values.store(y_offset + y.example * i + lanes * v, total)
+            y.values.store(tile.y + y.example * i + lanes * v, total)
 
     return product
 
@@ -156,22 +174,32 @@ def multiply(layout, examples, vectors, operands):
     lanes = lanes_of(operands.W)
     v = 0
     while v < vectors:
-        W_tile, bias_tile = v * operands.W_vector, v * lanes
         columns = tile_size(vectors - v)
         i = 0
         while i < examples:
-            x_tile, y_tile = i * operands.x.example, i * operands.y.example + v * lanes
             rows = tile_size(examples - i)
-            if rows == 4 and columns == 4:
-                _product44(layout, x_tile, W_tile, bias_tile, y_tile, operands)
-            elif rows == 4:
-                _product41(layout, x_tile, W_tile, bias_tile, y_tile, operands)
-            elif columns == 4:
-                _product14(layout, x_tile, W_tile, bias_tile, y_tile, operands)
-            else:
-                _product11(layout, x_tile, W_tile, bias_tile, y_tile, operands)
+            tile = ProductTile(
+                x=i * operands.x.example,
+                W=v * operands.W_vector,
+                bias=v * lanes,
+                y=i * operands.y.example + v * lanes,
+            )
+            _multiply_tile(layout, rows, columns, tile, operands)
             i += rows
         v += columns
+
+
+@compiled
+def _multiply_tile(layout, rows, columns, tile, operands):
+    """Write y for a `ProductTile` of so many examples (rows) and vectors (columns), each SIDE or 1."""
+    if rows == SIDE and columns == SIDE:
+        _product44(layout, tile, operands)
+    elif rows == SIDE:
+        _product41(layout, tile, operands)
+    elif columns == SIDE:
+        _product14(layout, tile, operands)
+    else:
+        _product11(layout, tile, operands)
 
 
 def sum_over_vectors(layout: Any, lanes: int, count: Any, sums: int, like: Any, add_vector: Any) -> list[Any]:
@@ -231,30 +259,30 @@ def _make_reduction(rows: int) -> Any:
     """Return a compiled function that multiplies `rows` examples by one row of weights, and sums."""
 
     @traced
-    def reduction(layout, x_offset, W_offset, bias_offset, y_offset, operands):
+    def reduction(layout, tile, operands):
         """Write y[i] = Σ_v x[i, v] W[v] + bias for a tile of examples i and one row of weights.
 
-        The offsets of the tile's first numbers count from the pointers in `operands`, a `Product`.
+        `tile` is a `ProductTile`, and `operands` a `Product`.
         """
         x, W, y = operands.x, operands.W, operands.y
         lanes = W.lanes
 
         def add_vector(totals, v):
             """Return the total of each example with x[i, v] W[v] added."""
-            weights = W.load(W_offset + v * operands.W_vector)
-            offsets = [x_offset + v * lanes + x.example * i for i in range(rows)]
+            weights = W.load(tile.W + v * operands.W_vector)
+            offsets = [tile.x + v * lanes + x.example * i for i in range(rows)]
             inputs = [x.values.load(offset) for offset in offsets]
             return [fma(weights, number, total) for number, total in zip(inputs, totals, strict=True)]
 
         totals = sum_over_vectors(layout, lanes, operands.terms, rows, W, add_vector)
         for i, total in enumerate(totals):
-            bias = select(operands.has_bias, load_per_chain(layout, operands.bias, bias_offset), 0.0)
-            store_per_chain(layout, y.values, y_offset + y.example * i, total + bias)
+            bias = select(operands.has_bias, load_per_chain(layout, operands.bias, tile.bias), 0.0)
+            store_per_chain(layout, y.values, tile.y + y.example * i, total + bias)
 
     return reduction
 
 
-_reduction4, _reduction1 = _make_reduction(4), _make_reduction(1)
+_reduction4, _reduction1 = _make_reduction(SIDE), _make_reduction(1)
 
 
 @compiled(apart=True)
@@ -273,15 +301,19 @@ def reduce_rows(layout, examples, outputs, operands):
     """
     group_size = chains_in(layout, operands.W)
     for k in range(outputs):
-        W_row, bias = k * operands.W_number, k * group_size
         i = 0
         while i < examples:
-            x_tile, y_tile = i * operands.x.example, i * operands.y.example + k * operands.y.number
             rows = tile_size(examples - i)
-            if rows == 4:
-                _reduction4(layout, x_tile, W_row, bias, y_tile, operands)
+            tile = ProductTile(
+                x=i * operands.x.example,
+                W=k * operands.W_number,
+                bias=k * group_size,
+                y=i * operands.y.example + k * operands.y.number,
+            )
+            if rows == SIDE:
+                _reduction4(layout, tile, operands)
             else:
-                _reduction1(layout, x_tile, W_row, bias, y_tile, operands)
+                _reduction1(layout, tile, operands)
             i += rows
 
 
@@ -292,23 +324,23 @@ def _make_outer(rows: int, columns: int) -> Any:
     """
 
     @traced
-    def outer(layout, x_offset, y_offset, sum_offset, operands):
+    def outer(layout, tile, operands):
         """Sum x[i, s] y[i, v] over the examples i for one tile of numbers s and vectors v.
 
-        The offsets of the tile's first numbers count from the pointers in `operands`, an `Outer`.
+        `tile` is an `OuterTile`, and `operands` an `Outer`.
         """
         x, y, sums = operands.x, operands.y, operands.sums
         lanes = sums.lanes
         sum_offsets = [
-            sum_offset + operands.sum_number * s + operands.sum_vector * v
+            tile.sums + operands.sum_number * s + operands.sum_vector * v
             for s in range(rows)
             for v in range(columns)
         ]
         totals = LoopVariables([select(operands.adding, sums.load(offset), 0.0) for offset in sum_offsets])
 
         with loop(operands.examples) as i:
-            number_offsets = [x_offset + i * x.example + x.number * s for s in range(rows)]
-            vector_offsets = [y_offset + i * y.example + lanes * v for v in range(columns)]
+            number_offsets = [tile.x + i * x.example + x.number * s for s in range(rows)]
+            vector_offsets = [tile.y + i * y.example + lanes * v for v in range(columns)]
             numbers = [load_chains(layout, x.values, offset) for offset in number_offsets]
             vectors = [y.values.load(offset) for offset in vector_offsets]
             factors = [(number, vector) for number in numbers for vector in vectors]
@@ -341,22 +373,31 @@ def sum_outer_products(layout, numbers, vectors, operands):
     lanes = lanes_of(operands.sums)
     s = 0
     while s < numbers:
-        x_tile = s * operands.x.number
         rows = tile_size(numbers - s)
         v = 0
         while v < vectors:
-            y_tile, sum_tile = v * lanes, s * operands.sum_number + v * operands.sum_vector
             columns = tile_size(vectors - v)
-            if rows == 4 and columns == 4:
-                _outer44(layout, x_tile, y_tile, sum_tile, operands)
-            elif rows == 4:
-                _outer41(layout, x_tile, y_tile, sum_tile, operands)
-            elif columns == 4:
-                _outer14(layout, x_tile, y_tile, sum_tile, operands)
-            else:
-                _outer11(layout, x_tile, y_tile, sum_tile, operands)
+            tile = OuterTile(
+                x=s * operands.x.number,
+                y=v * lanes,
+                sums=s * operands.sum_number + v * operands.sum_vector,
+            )
+            _sum_outer_tile(layout, rows, columns, tile, operands)
             v += columns
         s += rows
+
+
+@compiled
+def _sum_outer_tile(layout, rows, columns, tile, operands):
+    """Write the sums of an `OuterTile` of so many numbers (rows) and vectors (columns), each SIDE or 1."""
+    if rows == SIDE and columns == SIDE:
+        _outer44(layout, tile, operands)
+    elif rows == SIDE:
+        _outer41(layout, tile, operands)
+    elif columns == SIDE:
+        _outer14(layout, tile, operands)
+    else:
+        _outer11(layout, tile, operands)
 
 
 @compiled

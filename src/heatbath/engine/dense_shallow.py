@@ -13,6 +13,7 @@ from typing import Any
 
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense_products import (
+    SIDE,
     Level,
     load_per_chain,
     store_per_chain,
@@ -23,6 +24,8 @@ from heatbath.engine.dense_products import (
 from heatbath.engine.dense_shape import layer_of
 from heatbath.engine.layouts import LaneGroup, chains_in, load_chains
 from heatbath.engine.simd import LoopVariables, fma, loop, offset_pointer, select, traced
+
+SUMS = 3  # over the examples, for each vector of units: Σ δ, Σ δ x0 and Σ δ x1
 
 
 def _input_weights(W: Any, hidden: Any, v: Any) -> tuple[Any, Any]:
@@ -64,7 +67,8 @@ def _make_forward(examples: int) -> Any:
         def add_units(logits, v):
             """Return the logits with the units of vector v added; write which of them are active."""
             w0, w1 = _input_weights(W, hidden, v)
-            bias, output_weight = W.load(hidden.bias + v * W.lanes), W.load(last.rows + v * W.lanes)
+            bias = W.load(hidden.bias + v * W.lanes)
+            output_weight = W.load(last.rows + v * W.lanes)
             results = []
             for i, ((x0, x1), logit) in enumerate(zip(inputs, logits, strict=True)):
                 y = fma(w1, x1, fma(w0, x0, bias))
@@ -81,7 +85,7 @@ def _make_forward(examples: int) -> Any:
     return forward_tile
 
 
-_forward4, _forward1 = _make_forward(4), _make_forward(1)
+_forward4, _forward1 = _make_forward(SIDE), _make_forward(1)
 
 
 @compiled(apart=True)
@@ -91,7 +95,7 @@ def shallow_forward(layout, network, batch, room):
     i = 0
     while i < batch:
         examples = tile_size(batch - i)
-        if examples == 4:
+        if examples == SIDE:
             _forward4(layout, i, batch, room, hidden, last)
         else:
             _forward1(layout, i, batch, room, hidden, last)
@@ -115,7 +119,8 @@ def _store_unit_gradient(room: Any, hidden: Any, last: Any, v: Any, sums: Sequen
     delta_sum, delta_x0_sum, delta_x1_sum = sums
     w0, w1 = _input_weights(W, hidden, v)
     units = v * W.lanes  # offset of the vector among the hidden units
-    output_weight, bias = W.load(last.rows + units), W.load(hidden.bias + units)
+    output_weight = W.load(last.rows + units)
+    bias = W.load(hidden.bias + units)
 
     input_weights = hidden.sums + v * hidden.sum_vector
     gradient.store(input_weights, output_weight * delta_x0_sum)
@@ -123,6 +128,11 @@ def _store_unit_gradient(room: Any, hidden: Any, last: Any, v: Any, sums: Sequen
     gradient.store(hidden.bias_sums + units, output_weight * delta_sum)
     # Σ δ y, since y = w · x + b where the unit is active
     gradient.store(last.sums + units, fma(w1, delta_x1_sum, fma(w0, delta_x0_sum, delta_sum * bias)))
+
+
+def _sums_by_vector(sums: Sequence[Any]) -> list[Sequence[Any]]:
+    """Return Σ δ, Σ δ x0 and Σ δ x1 of each vector of units, from the sums of all one after the other."""
+    return [sums[start : start + SUMS] for start in range(0, len(sums), SUMS)]
 
 
 def _make_backward(vectors: int) -> Any:
@@ -147,30 +157,26 @@ def _make_backward(vectors: int) -> Any:
         """
         W = room.weights
         group_size = W.lanes if isinstance(layout, LaneGroup) else 1
-        sums = LoopVariables([W.zero()] * (3 * vectors))  # Σ δ, Σ δ x0 and Σ δ x1 of each vector
+        sums = LoopVariables([W.zero()] * (SUMS * vectors))
 
         with loop(batch) as i:
             delta = load_chains(layout, room.deltas, i * group_size)
             x0, x1 = _load_inputs(layout, room.inputs, i * hidden.input_stride, group_size)
-            values = sums.get()
-            for u in range(vectors):
+            new_sums = []
+            for u, old_sums in enumerate(_sums_by_vector(sums.get())):
+                delta_sum, delta_x0_sum, delta_x1_sum = old_sums
                 active = room.masks.load_number((first + u) * batch + i).integer_to_mask(W.lanes)
-                unit_sums = values[3 * u : 3 * u + 3]
-                delta_sum, delta_x0_sum, delta_x1_sum = unit_sums
-                added = delta_sum + delta, fma(delta, x0, delta_x0_sum), fma(delta, x1, delta_x1_sum)
-                values[3 * u : 3 * u + 3] = [
-                    select(active, new, old) for new, old in zip(added, unit_sums, strict=True)
-                ]
-            sums.set(values)
+                if_active = delta_sum + delta, fma(delta, x0, delta_x0_sum), fma(delta, x1, delta_x1_sum)
+                new_sums += [select(active, new, old) for new, old in zip(if_active, old_sums, strict=True)]
+            sums.set(new_sums)
 
-        values = sums.get()
-        for u in range(vectors):
-            _store_unit_gradient(room, hidden, last, first + u, values[3 * u : 3 * u + 3])
+        for u, unit_sums in enumerate(_sums_by_vector(sums.get())):
+            _store_unit_gradient(room, hidden, last, first + u, unit_sums)
 
     return backward_tile
 
 
-_backward4, _backward1 = _make_backward(4), _make_backward(1)
+_backward4, _backward1 = _make_backward(SIDE), _make_backward(1)
 
 
 @compiled(apart=True)
@@ -194,7 +200,7 @@ def shallow_backward(layout, network, batch, room):
     v = 0
     while v < hidden.outputs:
         vectors = tile_size(hidden.outputs - v)
-        if vectors == 4:
+        if vectors == SIDE:
             _backward4(layout, v, batch, room, hidden, last)
         else:
             _backward1(layout, v, batch, room, hidden, last)

@@ -16,7 +16,7 @@ import numpy as np
 from heatbath.engine.compile import compiled
 from heatbath.engine.layouts import LaneGroup, Layout, chains_in, reserve
 from heatbath.engine.pointers import row_reader
-from heatbath.engine.simd import Pointer, lanes_of
+from heatbath.engine.simd import Pointer, lanes_of, offset_pointer
 from heatbath.models.dense import ACTIVATIONS
 
 RELU, TANH = ACTIVATIONS["relu"].number, ACTIVATIONS["tanh"].number
@@ -82,6 +82,14 @@ class DenseLayerRow(NamedTuple):
 
 
 layer_of = row_reader(DenseLayerRow)
+
+
+class StridedMatrix(NamedTuple):
+    """A matrix in memory: a pointer to its first number, and the strides of rows and of columns."""
+
+    first: Pointer
+    row_stride: int
+    column_stride: int
 
 
 class Network(NamedTuple):
@@ -213,16 +221,21 @@ class Shape:
         skip : int
             Layers to leave out at the beginning; their outputs are then the network's inputs.
         """
-        alone = not isinstance(layout, LaneGroup)
-        schemes, sizes = self.schemes[skip:], self.sizes[skip:]
-        chunk = _padded(chunk, lanes) if alone else chunk
-        strides = [_padded(size, lanes) if alone else size * lanes for size in sizes]
+        schemes = self.schemes[skip:]
+        sizes = self.sizes[skip:]
+        is_alone = not isinstance(layout, LaneGroup)
+        if is_alone:
+            chunk = _padded(chunk, lanes)
+            strides = [_padded(size, lanes) for size in sizes]
+        else:
+            strides = [size * lanes for size in sizes]
         if schemes[0] == BLAS:
             strides[0] = sizes[0]  # BLAS reads the inputs as a matrix
-        values = [chunk * total for total in accumulate(strides[1:], initial=0)]
-        rows, copies = self._layer_rows(strides, values, lanes, alone)
+        starts = [chunk * stride_sum for stride_sum in accumulate(strides[1:], initial=0)]
+        rows, copies = self._layer_rows(strides, starts, lanes, is_alone)
 
-        shallow = schemes == [COLUMNS, ROWS] and sizes[0] == 2 and sizes[-1] == 1
+        is_shallow = schemes == [COLUMNS, ROWS] and sizes[0] == 2 and sizes[-1] == 1
+        matrix_size = chunk * max(sizes) if BLAS in schemes else 0
         return Network(
             layers=np.array(rows, np.int64),
             depth=len(rows),
@@ -231,16 +244,16 @@ class Shape:
             activation=self.activation,
             loss=self.loss,
             degrees=self.degrees,
-            shallow=shallow and self.activation == RELU,
+            shallow=is_shallow and self.activation == RELU,
             chunk=chunk,
-            values=values[-1],
+            values=starts[-1],
             widest=chunk * max(strides),
-            matrix=chunk * max(sizes) if BLAS in schemes else 0,
+            matrix=matrix_size,
             copies=copies,
         )
 
     def _layer_rows(
-        self, strides: Sequence[int], values: Sequence[int], lanes: int, alone: bool
+        self, strides: Sequence[int], starts: Sequence[int], lanes: int, is_alone: bool
     ) -> tuple[list[DenseLayerRow], int]:
         """Return the rows of the last layers, and the size of the padded copies of their weights.
 
@@ -248,20 +261,21 @@ class Shape:
         ----------
         strides : sequence of int
             Strides of examples, for the inputs of these layers and for the outputs of each.
-        values : sequence of int
+        starts : sequence of int
             Where the outputs of each layer begin in `Room.values`.
         lanes : int
             Lanes of a vector.
-        alone : bool
+        is_alone : bool
             True for a chain alone, which has padded copies.
         """
+        numbers_per_vector = lanes if is_alone else 1
         sizes = self.sizes[-len(strides) :]
         first = self.parameters - _count_parameters(sizes)
         rows: list[DenseLayerRow] = []
         copies = 0
         for l, (width, out) in enumerate(pairwise(sizes)):
             scheme = _scheme_of((width, out))
-            if alone:
+            if is_alone:
                 places, copies = _places_alone(scheme, width, out, copies, lanes)
             else:
                 places = _places_in_group(scheme, width, out, first, lanes)
@@ -271,9 +285,9 @@ class Shape:
                 scheme=scheme,
                 input_stride=strides[l],
                 output_stride=strides[l + 1],
-                inputs=-(-width // lanes) if alone else width,
-                outputs=-(-out // lanes) if alone else out,
-                values=values[l],
+                inputs=math.ceil(width / numbers_per_vector),
+                outputs=math.ceil(out / numbers_per_vector),
+                values=starts[l],
                 **places._asdict(),
                 weight_parameters=first,
                 bias_parameters=first + width * out,
@@ -314,13 +328,15 @@ def _places_alone(scheme: int, width: int, out: int, start: int, lanes: int) -> 
     From `start` on come the weights as (input, padded output) and as (output, padded input), as far as the
     scheme needs them, and then the biases.
     """
-    padded_width, padded_out = _padded(width, lanes), _padded(out, lanes)
-    columns = start
-    rows = columns + (width * padded_out if scheme in (COLUMNS, WIDE) else 0)
-    bias = rows + (out * padded_width if scheme in (ROWS, WIDE) else 0)
-    end = bias + (0 if scheme == BLAS else padded_out)
+    padded_width = _padded(width, lanes)
+    padded_out = _padded(out, lanes)
+    columns_size = width * padded_out if scheme in (COLUMNS, WIDE) else 0
+    rows_size = out * padded_width if scheme in (ROWS, WIDE) else 0
+    bias_size = 0 if scheme == BLAS else padded_out
+    rows = start + columns_size
+    bias = rows + rows_size
     places = _Places(
-        columns=columns,
+        columns=start,
         column_vector=lanes,
         column_input=padded_out,
         rows=rows,
@@ -331,7 +347,7 @@ def _places_alone(scheme: int, width: int, out: int, start: int, lanes: int) -> 
         sum_number=padded_out if scheme == COLUMNS else padded_width,
         bias_sums=bias,
     )
-    return places, end
+    return places, bias + bias_size
 
 
 def _places_in_group(scheme: int, width: int, out: int, first: int, lanes: int) -> _Places:
@@ -339,8 +355,9 @@ def _places_in_group(scheme: int, width: int, out: int, first: int, lanes: int) 
 
     Parameters are (parameter, lane), so one number of each chain is a vector. Weights are (output, input).
     """
-    weights, biases, row = first * lanes, (first + width * out) * lanes, width * lanes
-    sum_vector, sum_number = (row, lanes) if scheme == COLUMNS else (lanes, row)
+    weights = first * lanes
+    biases = (first + width * out) * lanes
+    row = width * lanes  # from one output's weights to the next one's
     return _Places(
         columns=weights,
         column_vector=row,
@@ -349,8 +366,8 @@ def _places_in_group(scheme: int, width: int, out: int, first: int, lanes: int) 
         row_output=row,
         bias=biases,
         sums=weights,
-        sum_vector=sum_vector,
-        sum_number=sum_number,
+        sum_vector=row if scheme == COLUMNS else lanes,
+        sum_number=lanes if scheme == COLUMNS else row,
         bias_sums=biases,
     )
 
@@ -375,18 +392,26 @@ def copy_weights(theta, network, copies):
     """
     for l in range(network.depth):
         layer = layer_of(network.layers, l)
-        width, out, weights = layer.width, layer.out, layer.weight_parameters
+        out, width = layer.out, layer.width
+        weights = offset_pointer(theta, layer.weight_parameters)
         if layer.scheme in (ROWS, WIDE):
-            for k in range(out):
-                for j in range(width):
-                    copies[layer.rows + k * layer.row_output + j] = theta[weights + k * width + j]
+            copied_rows = StridedMatrix(offset_pointer(copies, layer.rows), layer.row_output, 1)
+            _copy_matrix(StridedMatrix(weights, width, 1), copied_rows, out, width)
         if layer.scheme in (COLUMNS, WIDE):
-            for j in range(width):
-                for k in range(out):
-                    copies[layer.columns + j * layer.column_input + k] = theta[weights + k * width + j]
+            copied_columns = StridedMatrix(offset_pointer(copies, layer.columns), layer.column_input, 1)
+            _copy_matrix(StridedMatrix(weights, 1, width), copied_columns, width, out)
         if layer.scheme != BLAS:
             for k in range(out):
                 copies[layer.bias + k] = theta[layer.bias_parameters + k]
+
+
+@compiled
+def _copy_matrix(source, target, rows, columns):
+    """Copy a matrix of so many rows and columns from one `StridedMatrix` to another."""
+    for i in range(rows):
+        for j in range(columns):
+            number = source.first[i * source.row_stride + j * source.column_stride]
+            target.first[i * target.row_stride + j * target.column_stride] = number
 
 
 @compiled(apart=True)
@@ -398,15 +423,13 @@ def place_gradient(G, network, sums):
     """
     for l in range(network.depth):
         layer = layer_of(network.layers, l)
-        width, out, weights = layer.width, layer.out, layer.weight_parameters
+        out, width = layer.out, layer.width
+        weights = offset_pointer(G, layer.weight_parameters)
+        weight_sums = StridedMatrix(offset_pointer(sums, layer.sums), layer.sum_number, 1)
         if layer.scheme in (ROWS, WIDE):
-            for k in range(out):
-                for j in range(width):
-                    G[weights + k * width + j] = sums[layer.sums + k * layer.sum_number + j]
+            _copy_matrix(weight_sums, StridedMatrix(weights, width, 1), out, width)
         elif layer.scheme == COLUMNS:
-            for j in range(width):
-                for k in range(out):
-                    G[weights + k * width + j] = sums[layer.sums + j * layer.sum_number + k]
+            _copy_matrix(weight_sums, StridedMatrix(weights, 1, width), width, out)
         if layer.scheme != BLAS:
             for k in range(out):
                 G[layer.bias_parameters + k] = sums[layer.bias_sums + k]
@@ -435,13 +458,14 @@ def reserve_room(layout, types, network, batch, capacity, columns, theta, G, add
         Where the memory begins.
     """
     like = types.parameter
-    group_size, lanes = chains_in(layout, like), lanes_of(like)
-    alone = group_size == 1
+    lanes = lanes_of(like)
+    group_size = chains_in(layout, like)
+    is_alone = group_size == 1
     examples = max(batch, network.chunk)
     target_count = columns * max(capacity, network.chunk) * group_size + lanes
     logit_count = max(network.out * network.chunk, examples) * group_size + lanes
     delta_count = max(network.widest, logit_count) + lanes
-    copy_count = network.copies + lanes if alone else 0
+    copy_count = network.copies + lanes if is_alone else 0
     mask_count = layer_of(network.layers, 0).outputs * batch if network.shallow else 0
 
     inputs, address = reserve(address, examples * network.stride + lanes, like)
@@ -460,8 +484,9 @@ def reserve_room(layout, types, network, batch, capacity, columns, theta, G, add
     output_matrix, address = reserve(address, network.matrix, like)
     chosen, address = reserve(address, examples * group_size, types.uint32)
 
-    if not alone:
-        weights, sums = theta, G
+    if not is_alone:
+        weights = theta
+        sums = G
     room = Room(
         inputs, targets, values, logits, deltas, previous_deltas, target_weights, tail_weights, masks,
         weights, sums, checks, input_matrix, output_matrix, chosen,

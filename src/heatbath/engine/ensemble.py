@@ -37,6 +37,7 @@ from heatbath.engine.program import Program
 from heatbath.engine.records import Notes
 from heatbath.engine.simd import lane_count
 from heatbath.engine.threads import spread, thread_count
+from heatbath.methods import Method
 from heatbath.methods.posterior import Draws
 from heatbath.methods.schedules import at
 from heatbath.reference.random import START, normals
@@ -98,18 +99,25 @@ class Ensemble:
         noise: NDArray[np.float64] | None = None,
         variance: Draws | None = None,
     ) -> None:
+        chain_count = len(theta)
+        if number is None:
+            number = np.arange(chain_count)
+        if point is None:
+            point = np.zeros(chain_count, np.int64)
+        if noise is None:
+            noise = np.zeros((chain_count, 0))
         self.programs = (programs,) if isinstance(programs, Program) else tuple(programs)
-        self.program, self.seed, self.threads = self.programs[0], np.uint64(seed), thread_count(threads)
+        self.program = self.programs[0]
+        self.seed = np.uint64(seed)
+        self.threads = thread_count(threads)
         self.step = 0
-        number = np.arange(len(theta)) if number is None else number
-        point = np.zeros(len(theta), np.int64) if point is None else point
-        noise = np.zeros((len(theta), 0)) if noise is None else np.array(noise, np.float64, order="C")
         self.chains = _starting_state(self.programs, theta, number, point, noise)
         self.data = Data(data, batch, shuffled)
         self.layout = layout or _fastest_layout(shape, number, theta.dtype, self.threads)
         _check_layout(self.layout, shape, number)
         chunk = _chunk_size(self.layout, batch)
         self.network = shape.network(self.layout, lane_count(theta.dtype), chunk)
+
         self.units = _units_of(self.program)
         self.ladder = _ladder_of(self.program)
         self._prelude = self._code(PRELUDE, 0, 1, 0)
@@ -158,9 +166,12 @@ class Ensemble:
         average : DataTable, optional
             Inputs whose predictions are averaged over the samples.
         """
-        theta, units = self.chains.theta, len(self.program.units)
-        count, size = theta.shape
+        dtype = self.chains.theta.dtype
+        count, size = self.chains.theta.shape
+        recorded_size = size if weights else 0
+        units = len(self.program.units)
         targets = self.chains.noise.shape[1]
+        low, high, bins = histogram
         shape = (count, len(steps))
         training = self.data.table
         no_data = training._replace(rows=training.rows[:, :0].copy(), data=0)
@@ -172,17 +183,17 @@ class Ensemble:
             accuracy=np.full((*shape, 2), np.nan),
             temperature=np.full((*shape, units), np.nan),
             xi=np.full((*shape, units), np.nan),
-            theta=np.full((*shape, size if weights else 0), np.nan, theta.dtype),
+            theta=np.full((*shape, recorded_size), np.nan, dtype),
             noise=np.full((*shape, targets), np.nan),
-            histogram=np.zeros((*shape, units, histogram[2]), np.int64),
-            low=float(histogram[0]),
-            high=float(histogram[1]),
+            histogram=np.zeros((*shape, units, bins), np.int64),
+            low=float(low),
+            high=float(high),
             test=test or no_data,
             burn_in=burn_in,
             thin=thin,
             last=last,
             done=done,
-            samples=np.full((count, samples, size), np.nan, theta.dtype),
+            samples=np.full((count, samples, size), np.nan, dtype),
             noises=np.full((count, samples, targets), np.nan),
             inputs=average,
             average=np.zeros((count, 2, average.data, self.network.out)),
@@ -197,7 +208,8 @@ class Ensemble:
     @property
     def code(self) -> Hashable:
         """Key of the compiled code that `advance` needs: ensembles with equal keys share it."""
-        is_tempered, draws_variances = bool(self.program.partition.tempering), self._variance is not None
+        is_tempered = bool(self.program.partition.tempering)
+        draws_variances = self._variance is not None
         return type(self.layout), self.chains.theta.dtype, is_tempered, draws_variances
 
     def prepare(self) -> None:
@@ -206,14 +218,17 @@ class Ensemble:
 
     def work(self, steps: int) -> Callable[[int, int], None]:
         """Return a function (first, stop) that makes the next steps of the groups first to stop - 1."""
-        first_step, stop_step = self.step, self.step + steps
+        first_step = self.step
+        stop_step = first_step + steps
         program = self._constant_code or self._program_code(first_step, stop_step, first_step)
         model = Model(self.network, self.units, program)
         ladder = self.ladder if self.program.partition.tempering else None
-        lanes, count = self.layout.lanes, len(self.chains.theta)
+        lanes = self.layout.lanes
+        chain_count = len(self.chains.theta)
 
         def run(first: int, stop: int) -> None:
-            block = LoopBlock(first * lanes, min(stop * lanes, count), first_step, stop_step)
+            stop_chain = min(stop * lanes, chain_count)
+            block = LoopBlock(first * lanes, stop_chain, first_step, stop_step)
             run_chains(
                 self.layout, block, self.chains, self.data, model, ladder, self._variance, self.notes,
                 self.seed,
@@ -224,12 +239,12 @@ class Ensemble:
     def diverged_part(self, chain: int) -> str:
         """Return the part of a stopped chain that isn't finite, or the one with the largest parameter."""
         theta = np.abs(self.chains.theta[chain])
-        largest = {
-            part.name: max(float(theta[span.start : span.stop].max()) for span in part.tensors)
-            for part in self.program.parts
-        }
-        lost = [name for name, size in largest.items() if not math.isfinite(size)]
-        return lost[0] if lost else max(largest, key=lambda name: largest[name])
+        largest = {}
+        for part in self.program.parts:
+            largest[part.name] = max(float(theta[span.start : span.stop].max()) for span in part.tensors)
+            if not math.isfinite(largest[part.name]):
+                return part.name
+        return max(largest, key=lambda name: largest[name])
 
     def _program_code(self, first: int, stop: int, base: int) -> ProgramCode:
         """Return the code of the steps first to stop - 1, whose coefficients are in rows from step `base` on.
@@ -253,11 +268,19 @@ class Ensemble:
             As in `_program_code`.
         """
         controls, operations = self.program.encoded[identity]
-        pairs = [(program, program.stages[identity]) for program in self.programs]
-        tables = np.stack([table(program, stages, first, stop) for program, stages in pairs])
-        priors = np.stack([decays(program, stages, first, stop) for program, stages in pairs])
-        sizes = len(controls), stop - first, len(operations)
-        return Code(controls, operations, tables, priors, base, identity, *sizes)
+        stages_of_programs = [program.stages[identity] for program in self.programs]
+        pairs = list(zip(self.programs, stages_of_programs, strict=True))
+        return Code(
+            controls=controls,
+            operations=operations,
+            table=np.stack([table(program, stages, first, stop) for program, stages in pairs]),
+            decays=np.stack([decays(program, stages, first, stop) for program, stages in pairs]),
+            base=base,
+            identity=identity,
+            control_count=len(controls),
+            rows=stop - first,
+            width=len(operations),
+        )
 
     def _draw_momenta(self) -> None:
         """Draw momenta in place at the temperatures of the methods at the start."""
@@ -266,12 +289,19 @@ class Ensemble:
         for point, program in enumerate(self.programs):
             chains = np.flatnonzero(self.chains.point == point)
             for unit in program.units:
-                method = unit.part.method
-                temperature = 0.0 if method.temperature is None else method.temperature
-                tau = method.tempering.ladder[0] if method.tempering else at(temperature, 0)
+                root_tau = math.sqrt(_starting_temperature(unit.part.method))
                 for span in unit.ranges:
                     elements = slice(span.start, span.stop)
-                    self.chains.p[chains, elements] = math.sqrt(tau) * z[chains, elements]
+                    self.chains.p[chains, elements] = root_tau * z[chains, elements]
+
+
+def _starting_temperature(method: Method) -> float:
+    """Return the temperature of a method at step 0: the first rung's with tempering, 0 without any."""
+    if method.tempering is not None:
+        return method.tempering.ladder[0]
+    if method.temperature is None:
+        return 0.0
+    return at(method.temperature, 0)
 
 
 def _starting_state(
@@ -304,7 +334,7 @@ def _starting_state(
         rung=np.zeros(count, np.int64),
         died=np.full(count, -1, np.int64),
         temperature=np.full((count, xi.shape[1]), np.nan),
-        noise=noise,
+        noise=np.array(noise, np.float64, order="C"),
         number=np.ascontiguousarray(number),
         point=np.ascontiguousarray(point),
     )
@@ -369,10 +399,14 @@ def _fastest_layout(shape: Shape, number: NDArray[np.int64], dtype: DTypeLike, t
     if not _share_upper_bits(number):
         return Alone()
     lanes = lane_count(dtype)
-    groups = -(-len(number) // lanes)
-    chains_per_thread, groups_per_thread = -(-len(number) // threads), -(-groups // threads)
-    group_cost = lanes * min(max(0.21 * math.log10(shape.parameters) - 0.04, 0.15), 1.0)
-    return Alone() if group_cost * groups_per_thread > chains_per_thread else LaneGroup(lanes)
+    groups = math.ceil(len(number) / lanes)
+    chains_per_thread = math.ceil(len(number) / threads)
+    groups_per_thread = math.ceil(groups / threads)
+    cost_per_lane = min(
+        max(0.21 * math.log10(shape.parameters) - 0.04, 0.15), 1.0
+    )  # in times of one chain alone
+    time_in_groups = lanes * cost_per_lane * groups_per_thread
+    return Alone() if time_in_groups > chains_per_thread else LaneGroup(lanes)
 
 
 def _share_upper_bits(number: NDArray[np.int64]) -> bool:
@@ -417,7 +451,9 @@ def _chain_works(
 
     def work_on(first: int, stop: int) -> None:
         for work, (low, high) in zip(works, bounds, strict=True):
-            if first < high and stop > low:
-                work(max(first, low) - low, min(stop, high) - low)
+            own_first = max(first, low)
+            own_stop = min(stop, high)
+            if own_first < own_stop:
+                work(own_first - low, own_stop - low)
 
     return work_on

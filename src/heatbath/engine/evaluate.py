@@ -12,7 +12,7 @@ from heatbath.engine.compile import compiled
 from heatbath.engine.dense import activate, forward
 from heatbath.engine.dense_shape import copy_weights, reserve_room
 from heatbath.engine.kernels import Scratch, draw_example_gammas, pointer_types
-from heatbath.engine.layouts import aligned_address, chains_in
+from heatbath.engine.layouts import aligned_address, chains_in, round_up
 from heatbath.engine.losses import (
     BINARY,
     CLASSES,
@@ -25,6 +25,7 @@ from heatbath.engine.simd import BYTES, Pointer, keep_alive, lanes_of, pointer_t
 from heatbath.reference.random import ROW, SLOT_BITS, SLOTS, TAIL
 
 _WEIGHT_PARAMETERS = 18  # the column of `DenseLayerRow`
+_MEAN, _SQUARED_DEVIATIONS = 0, 1  # in the second index of `Notes.average`
 
 
 @compiled
@@ -67,27 +68,39 @@ def evaluate(layout, theta, network, table, sets, room, mean_loss, accuracy):
     room : `Room`, memory to work in
     mean_loss, accuracy : pointers to (lane), which are written
     """
-    group_size, chunk = chains_in(layout, theta), network.chunk
+    group_size = chains_in(layout, theta)
+    chunk = network.chunk
+    losses = room.deltas  # free, since no gradient is computed
+    is_right = room.previous_deltas
     if group_size == 1:
         copy_weights(theta, network, room.weights)
     for lane in range(group_size):
-        mean_loss[lane], accuracy[lane] = 0.0, 0.0
+        mean_loss[lane] = 0.0
+        accuracy[lane] = 0.0
+
     for first in range(0, table.data, chunk):
         examples = _forward_chunk(layout, theta, network, table, table.columns, sets, room, first)
         rows = LossRows(room.logits, room.targets, chunk, chunk, 0, examples, network.out)
-        losses, is_right = room.deltas, room.previous_deltas  # free, since no gradient is computed
         compute_losses(layout, network.loss, rows, losses, is_right)
         if table.weight >= 0:
-            start = table.weight * chunk
-            multiply_by_weights(layout, room.targets, start, losses, chunk, examples, 1)
-            multiply_by_weights(layout, room.targets, start, is_right, chunk, examples, 1)
-        for i in range(examples):
-            for lane in range(group_size):
-                mean_loss[lane] += losses[i * group_size + lane]
-                accuracy[lane] += is_right[i * group_size + lane]
+            weight_start = table.weight * chunk
+            multiply_by_weights(layout, room.targets, weight_start, losses, chunk, examples, 1)
+            multiply_by_weights(layout, room.targets, weight_start, is_right, chunk, examples, 1)
+        _add_examples(losses, examples, group_size, mean_loss)
+        _add_examples(is_right, examples, group_size, accuracy)
+
+    has_accuracy = network.loss in (BINARY, CLASSES)
     for lane in range(group_size):
         mean_loss[lane] /= table.data
-        accuracy[lane] = accuracy[lane] / table.data if network.loss in (BINARY, CLASSES) else np.nan
+        accuracy[lane] = accuracy[lane] / table.data if has_accuracy else np.nan
+
+
+@compiled
+def _add_examples(numbers, examples, group_size, totals):
+    """Add the numbers of some examples, (example, lane), to the `totals` (lane) in place, in their order."""
+    for i in range(examples):
+        for lane in range(group_size):
+            totals[lane] += numbers[i * group_size + lane]
 
 
 @compiled(apart=True)
@@ -108,23 +121,33 @@ def average_predictions(layout, theta, network, table, sets, room, averages, fir
     running : pointer to (lane), 0 where a chain has stopped and isn't updated
     n : how many predictions there are with these
     """
-    group_size, chunk = chains_in(layout, theta), network.chunk
+    group_size = chains_in(layout, theta)
+    chunk = network.chunk
     if group_size == 1:
         copy_weights(theta, network, room.weights)
+
     for first in range(0, table.data, chunk):
         examples = _forward_chunk(layout, theta, network, table, 0, sets, room, first)
         decode_logits(layout, network.loss, room.logits, chunk, examples, network.out)
         for lane in range(group_size):
             if running[lane] == 0:
                 continue
-            chain = first_chain + lane
             for i in range(examples):
                 for k in range(network.out):
-                    value = np.float64(room.logits[(k * chunk + i) * group_size + lane])
-                    deviation = value - averages[chain, 0, first + i, k]
-                    averages[chain, 0, first + i, k] += deviation / n
-                    deviation_after = value - averages[chain, 0, first + i, k]
-                    averages[chain, 1, first + i, k] += deviation * deviation_after
+                    prediction = np.float64(room.logits[(k * chunk + i) * group_size + lane])
+                    _add_to_average(prediction, n, averages, first_chain + lane, first + i, k)
+
+
+@compiled
+def _add_to_average(prediction, n, averages, chain, example, k):
+    """Update the mean and the sum of squared deviations of output k with its n-th prediction, in place.
+
+    `averages` is (chain, 2, example, output), as in `average_predictions`.
+    """
+    deviation = prediction - averages[chain, _MEAN, example, k]
+    averages[chain, _MEAN, example, k] += deviation / n
+    deviation_after = prediction - averages[chain, _MEAN, example, k]
+    averages[chain, _SQUARED_DEVIATIONS, example, k] += deviation * deviation_after
 
 
 class StudentNoise(NamedTuple):
@@ -149,15 +172,58 @@ def _fill_gammas(layout, student, sets, count, first, k):
     `student` is a `StudentNoise`, whose `gammas` are written; `sets` (lane) are the data sets of the chains.
     """
     group_size = chains_in(layout, student.scratch.z)
-    start = k * ROW * group_size
+    start = k * ROW * group_size  # of target k in `gammas`
     for i in range(ROW):
+        example = first + i
         for lane in range(group_size):
-            shape = student.shapes[sets[lane] * count + first + i] if first + i < count else 0.0
-            student.gammas[start + i * group_size + lane] = -shape
-    stream_slot, tile = TAIL << SLOT_BITS | SLOTS * k, first // ROW
+            shape = student.shapes[sets[lane] * count + example] if example < count else 0.0
+            student.gammas[start + i * group_size + lane] = -shape  # still to be drawn
+
+    stream_slot = TAIL << SLOT_BITS | SLOTS * k
     draw_example_gammas(
-        layout, student.seed, stream_slot, student.step, tile, student.scratch, student.gammas, start
+        layout, student.seed, stream_slot, student.step, first // ROW, student.scratch, student.gammas, start
     )  # fmt: skip
+
+
+@compiled
+def _student_weight(layout, student, degrees, square, example, k, lane):
+    """Return g/(ν + r²/s²) for target k of an example: what Student's law multiplies the square r² by.
+
+    `student` is the `StudentNoise` with g and s², and `degrees` is ν.
+    """
+    group_size = chains_in(layout, student.scratch.z)
+    gamma = student.gammas[(k * ROW + example % ROW) * group_size + lane]
+    variance = student.variances[k * lanes_of(student.scratch.z) + lane]
+    return gamma / (degrees + square / variance)
+
+
+@compiled
+def _add_squares(layout, network, table, room, student, first, i, k, sums):
+    """Add the squared residuals of target k of one example to the sums of all chains.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    network : `Network`, its layers and sizes as numbers
+    table : `DataTable`, whose weights of examples multiply the squares
+    room : `Room` with logits and targets, (column, example of the chunk, lane)
+    student : `StudentNoise`, what Student's law needs
+    first, i : the first example of the chunk, and the place of this one in the chunk
+    k : the target
+    sums : pointer to (target, lane), which is updated
+    """
+    group_size = chains_in(layout, room.logits)
+    offset = (k * network.chunk + i) * group_size
+    weight_offset = (table.weight * network.chunk + i) * group_size
+    sum_offset = k * lanes_of(room.logits)
+    for lane in range(group_size):
+        residual = np.float64(room.logits[offset + lane]) - np.float64(room.targets[offset + lane])
+        square = residual * residual
+        if network.loss == STUDENT:
+            square *= _student_weight(layout, student, network.degrees, square, first + i, k, lane)
+        elif table.weight >= 0:
+            square *= np.float64(room.targets[weight_offset + lane])
+        sums[sum_offset + lane] += square
 
 
 @compiled(apart=True)
@@ -179,30 +245,21 @@ def sum_squared_residuals(layout, theta, network, table, sets, room, sums, stude
     sums : pointer to (target, lane), which is written
     student : `StudentNoise`, what Student's law needs
     """
-    chunk, group_size, lanes = network.chunk, chains_in(layout, theta), lanes_of(theta)
+    group_size = chains_in(layout, theta)
     if group_size == 1:
         copy_weights(theta, network, room.weights)
     for k in range(network.out):
         for lane in range(group_size):
-            sums[k * lanes + lane] = 0.0
-    for first in range(0, table.data, chunk):
+            sums[k * lanes_of(theta) + lane] = 0.0
+
+    for first in range(0, table.data, network.chunk):
         examples = _forward_chunk(layout, theta, network, table, table.columns, sets, room, first)
-        for pair in range(examples * network.out):  # an example, and one of its targets
-            i, k = pair // network.out, pair % network.out
-            row = (first + i) % ROW
-            if network.loss == STUDENT and row == 0:
-                _fill_gammas(layout, student, sets, table.data, first + i, k)
-            for lane in range(group_size):
-                index = (k * chunk + i) * group_size + lane  # of (column, example, lane)
-                residual = np.float64(room.logits[index]) - np.float64(room.targets[index])
-                square = residual * residual
-                if network.loss == STUDENT:
-                    spread = network.degrees + square / student.variances[k * lanes + lane]
-                    square *= student.gammas[(k * ROW + row) * group_size + lane] / spread
-                elif table.weight >= 0:
-                    weight = room.targets[(table.weight * chunk + i) * group_size + lane]
-                    square *= np.float64(weight)
-                sums[k * lanes + lane] += square
+        for i in range(examples):
+            needs_gammas = network.loss == STUDENT and (first + i) % ROW == 0
+            for k in range(network.out):
+                if needs_gammas:
+                    _fill_gammas(layout, student, sets, table.data, first + i, k)
+                _add_squares(layout, network, table, room, student, first, i, k, sums)
 
 
 class MixtureData(NamedTuple):
@@ -240,10 +297,19 @@ def _mix_parameters(factors, corners, theta, first):
     `factors` is (corner), `corners` (corner, parameter).
     """
     for e in range(first, theta.shape[0]):
-        total = 0.0
+        parameter = 0.0
         for k in range(factors.shape[0]):
-            total += factors[k] * corners[k, e]
-        theta[e] = total
+            parameter += factors[k] * corners[k, e]
+        theta[e] = parameter
+
+
+@compiled
+def _copy_targets(Y, mixed, stride, width):
+    """Copy targets (example, column) behind the inputs in the rows of `mixed`, which are `stride` apart."""
+    examples, columns = Y.shape
+    for i in range(examples):
+        for k in range(columns):
+            mixed[i * stride + width + k] = Y[i, k]
 
 
 @compiled(cache=True)
@@ -266,33 +332,36 @@ def evaluate_mixtures(layout, first, stop, data, weights, input_weights, activat
     losses, right : arrays (mixture), to which the sums over the examples are added
     """
     corners, inputs, Y = data.corners, data.inputs, data.Y
-    examples, width, columns = Y.shape[0], inputs.shape[2], Y.shape[1]
-    like, lanes = pointer_to(corners), lanes_of(corners)
-    types, pointed = pointer_types(like), with_pointers(network)
-    _, size = reserve_room(layout, types, pointed, 1, 1, columns, like, like, 0)
-    memory = np.zeros(size + BYTES, np.uint8)
-    room, _ = reserve_room(layout, types, pointed, 1, 1, columns, like, like, aligned_address(memory))
+    examples, columns = Y.shape
+    width = inputs.shape[2]
+    like = pointer_to(corners)
+    types = pointer_types(like)
+    pointers = with_pointers(network)
+    _, memory_size = reserve_room(layout, types, pointers, 1, 1, columns, like, like, 0)
+    memory = np.zeros(memory_size + BYTES, np.uint8)
+    room, _ = reserve_room(layout, types, pointers, 1, 1, columns, like, like, aligned_address(memory))
 
+    stride = round_up(width + columns, FOUR)
+    mixed = np.zeros(round_up(examples * stride, lanes_of(corners)), corners.dtype)  # inputs and targets
+    table = DataTable(pointer_to(mixed), examples, stride, width, columns, data.weight)
     theta = np.zeros(corners.shape[1], corners.dtype)
     first_parameter = network.layers[0, _WEIGHT_PARAMETERS]
-    stride = -(-(width + columns) // FOUR) * FOUR
-    mixed = np.zeros(-(-examples * stride // lanes) * lanes, corners.dtype)  # rows of inputs and targets
-    table = DataTable(pointer_to(mixed), examples, stride, width, columns, data.weight)
-    mean_loss, accuracy, sets = np.zeros(1), np.zeros(1), np.zeros(1, np.int64)
+    mean_loss = np.zeros(1)
+    accuracy = np.zeros(1)
+    sets = np.zeros(1, np.int64)
     for m in range(first, stop):
         _mix_parameters(weights[m], corners, theta, first_parameter)
         _mix_inputs(input_weights[m], inputs, mixed, stride)
         activate(pointer_to(mixed), mixed.shape[0], activation)
-        for i in range(examples):
-            for k in range(columns):
-                mixed[i * stride + width + k] = Y[i, k]
+        _copy_targets(Y, mixed, stride, width)  # after the activation, which goes over all of `mixed`
 
         evaluate(
-            layout, pointer_to(theta), pointed, table, pointer_to(sets), room, pointer_to(mean_loss),
+            layout, pointer_to(theta), pointers, table, pointer_to(sets), room, pointer_to(mean_loss),
             pointer_to(accuracy),
         )  # fmt: skip
         losses[m] += examples * mean_loss[0]
-        right[m] += np.rint(examples * accuracy[0]) if data.weight < 0 else examples * accuracy[0]
+        right_answers = examples * accuracy[0]
+        right[m] += np.rint(right_answers) if data.weight < 0 else right_answers
 
     keep_alive(theta)
     keep_alive(mixed)

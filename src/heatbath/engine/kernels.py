@@ -56,6 +56,10 @@ KIND, STREAM_SLOT, OFFSET, READ_POINT, NOISY, KICKED = range(6)
 MOVE_COLUMNS = 6
 READ_BEFORE_NOISE, READ_AFTER_NOISE = 1, 2  # where a move reads p·p
 
+# The columns of the operations ADAM and S (see `operations`)
+RATE_COLUMN, BETA1_COLUMN, BETA2_COLUMN, EPS_COLUMN, DECAY_COLUMN, CORRECTION_COLUMN = range(6)
+ROOT_COLUMN = 2
+
 # The coefficients of a move in every lane: t, d, u, a, b, v of a move as above, of which θ += t G - d θ + b R
 # has three; and those of Adam
 KICK, DECAY, DRIFT, FACTOR, NOISE_SCALE, LAST_DRIFT = range(6)
@@ -323,7 +327,9 @@ def _fold_for_eight_chains(layout, operations, low, high, chains, lane, n, moves
     segment : number of the segment
     """
     rows = offset_pointer(moves.rows, segment * moves.capacity * MOVE_COLUMNS)
-    count, reached, row = 0, FINISHED, rows
+    row = rows  # of the last move
+    count = 0
+    reached = FINISHED
     for i in range(low, high):
         operation = operation_of(operations, i)
         if operation.kind == READ and reached < FINISHED:
@@ -369,6 +375,24 @@ def _begin_move(row, operation, is_single, chains):
 
 
 @compiled
+def _column(columns, number, chains):
+    """Return a column of an operation as a vector of 8 chains."""
+    return load(columns, number * chains.lanes)
+
+
+@compiled
+def _coefficient(chains, number):
+    """Return a coefficient of the last move as a vector of 8 chains."""
+    return load(chains.coefficients, number * chains.lanes)
+
+
+@compiled
+def _set_coefficient(chains, number, value):
+    """Write a vector of 8 chains to a coefficient of the last move."""
+    store(chains.coefficients, number * chains.lanes, value)
+
+
+@compiled
 def _add_operation(operation, stage, n, columns, row, chains):
     """Add an operation to the last move, for 8 chains: to its coefficients, and to its row if it draws.
 
@@ -381,27 +405,37 @@ def _add_operation(operation, stage, n, columns, row, chains):
     row : pointer to the move's row in the table of moves
     chains : `EightChains`, whose `coefficients` change
     """
-    kind, coefficients, lanes = operation.kind, chains.coefficients, chains.lanes
+    kind = operation.kind
     unit = load(chains.unit, 0)
     if kind == A:
         drift = DRIFT if stage == DRIFT_STAGE else LAST_DRIFT
-        store(coefficients, drift * lanes, load(columns, 0) * unit)
+        _set_coefficient(chains, drift, _column(columns, 0, chains) * unit)
     elif kind == B:
-        store(coefficients, KICK * lanes, load(columns, 0) / unit)
-        store(coefficients, DECAY * lanes, load(columns, lanes) * unit)
+        _set_coefficient(chains, KICK, _column(columns, 0, chains) / unit)
+        _set_coefficient(chains, DECAY, _column(columns, 1, chains) * unit)
     elif kind == DESCEND:
-        store(coefficients, KICK * lanes, load(columns, 0))
-        store(coefficients, DECAY * lanes, load(columns, lanes) * unit * unit)
-        store(coefficients, NOISE_SCALE * lanes, load(columns, 2 * lanes) * unit)
+        _set_coefficient(chains, KICK, _column(columns, 0, chains))
+        _set_coefficient(chains, DECAY, _column(columns, 1, chains) * unit * unit)
+        _set_coefficient(chains, NOISE_SCALE, _column(columns, 2, chains) * unit)
     elif kind == ADAM:
         _set_adam_coefficients(n, columns, chains)
-    elif kind in (S, C, F):  # a' (a p + b R) + b' R: it draws no second R (see `_needs_new_move`)
-        factor, noise_scale = _momentum_map(kind, columns, chains)
-        earlier_scale = load(coefficients, NOISE_SCALE * lanes)
-        store(coefficients, NOISE_SCALE * lanes, factor * earlier_scale + noise_scale)
-        store(coefficients, FACTOR * lanes, factor * load(coefficients, FACTOR * lanes))
-        if operation.stream_slot >= 0:
-            row[STREAM_SLOT], row[OFFSET] = operation.stream_slot, operation.offset
+    elif kind in (S, C, F):
+        _add_momentum_map(operation, columns, row, chains)
+
+
+@compiled
+def _add_momentum_map(operation, columns, row, chains):
+    """Let an operation S, C or F follow the last move's p = a p + b R, in its coefficients and its row.
+
+    The result is a' (a p + b R) + b' R, where one of b and b' is 0: a second noise begins a new move (see
+    `_needs_new_move`). The arguments are those of `_add_operation`.
+    """
+    factor, noise_scale = _momentum_map(operation.kind, columns, chains)
+    _set_coefficient(chains, NOISE_SCALE, factor * _coefficient(chains, NOISE_SCALE) + noise_scale)
+    _set_coefficient(chains, FACTOR, factor * _coefficient(chains, FACTOR))
+    if operation.stream_slot >= 0:
+        row[STREAM_SLOT] = operation.stream_slot
+        row[OFFSET] = operation.offset
 
 
 @compiled
@@ -412,12 +446,16 @@ def _momentum_map(kind, columns, chains):
     `EightChains`. S has a, b/r and the root r of a temperature, where a negative r stands for the rung's. C
     and F have c, with a = exp(-c ξ), and F also b/√φ(2 c ξ).
     """
-    first, second = load(columns, 0), load(columns, chains.lanes)
+    scale = _column(columns, 1, chains)
     if kind == S:
-        root_tau = _if_negative(load(columns, 2 * chains.lanes), load(chains.root_tau, 0))
-        return first, second * root_tau
-    x = first * load(chains.xi, 0)
-    return _exp(splat(0.0) - x), second * _sqrt(_phi(x + x)) if kind == F else splat(0.0)
+        root_tau = _if_negative(_column(columns, ROOT_COLUMN, chains), load(chains.root_tau, 0))
+        return _column(columns, 0, chains), scale * root_tau
+
+    decay = _column(columns, 0, chains) * load(chains.xi, 0)  # c ξ
+    factor = _exp(splat(0.0) - decay)
+    if kind == F:
+        return factor, scale * _sqrt(_phi(decay + decay))
+    return factor, splat(0.0)
 
 
 @compiled
@@ -427,21 +465,23 @@ def _set_adam_coefficients(n, columns, chains):
     `columns` points to c, β1, β2, eps, d and b, the β2 of the bias correction (see `operations`), each at the
     next multiple of `chains.lanes`; `chains` are `EightChains`.
     """
-    coefficients, lanes = chains.coefficients, chains.lanes
+    coefficients = chains.coefficients
+    lanes = chains.lanes
+    unit = load(chains.unit, 0)
+    _set_coefficient(chains, RATE, _column(columns, RATE_COLUMN, chains))
+    _set_coefficient(chains, EPS, _column(columns, EPS_COLUMN, chains))
+    _set_coefficient(chains, SHRINK, _column(columns, DECAY_COLUMN, chains) * unit * unit)
+
     for chain in range(EIGHT):
-        beta1, beta2 = columns[lanes + chain], columns[2 * lanes + chain]
-        correction_beta2 = columns[5 * lanes + chain]
-        coefficients[RATE * lanes + chain] = columns[chain]
-        coefficients[EPS * lanes + chain] = columns[3 * lanes + chain]
-        coefficients[SHRINK * lanes + chain] = columns[4 * lanes + chain]
+        beta1 = columns[BETA1_COLUMN * lanes + chain]
+        beta2 = columns[BETA2_COLUMN * lanes + chain]
+        correction_beta2 = columns[CORRECTION_COLUMN * lanes + chain]
         coefficients[BETA1 * lanes + chain] = beta1
         coefficients[COMPLEMENT1 * lanes + chain] = 1.0 - beta1
         coefficients[BETA2 * lanes + chain] = beta2
         coefficients[COMPLEMENT2 * lanes + chain] = 1.0 - beta2
         coefficients[UNBIAS1 * lanes + chain] = 1.0 / (1.0 - beta1 ** (n + 1))
         coefficients[UNBIAS2 * lanes + chain] = 1.0 / (1.0 - correction_beta2 ** (n + 1))
-    unit, shrink = load(chains.unit, 0), SHRINK * lanes
-    store(coefficients, shrink, load(coefficients, shrink) * unit * unit)
 
 
 @compiled(apart=True)
@@ -457,14 +497,17 @@ def _finish_move(layout, moves, segment, move, lane, coefficients):
     coefficients : pointer to the float64 coefficients of the 8 chains, each at the next multiple of the lanes
     """
     lanes = lanes_of(moves.coefficients)
-    index = segment * moves.capacity + move
-    target = index * ADAM_COEFFICIENTS * lanes + lane
-    row = offset_pointer(moves.rows, index * MOVE_COLUMNS)
-    for k in range(ADAM_COEFFICIENTS if row[KIND] == ADAM else MOVE_COEFFICIENTS):
-        _round_to_precision(layout, moves.coefficients, target + k * lanes, coefficients, k * lanes)
+    move_index = segment * moves.capacity + move
+    first_coefficient = move_index * ADAM_COEFFICIENTS * lanes + lane
+    row = offset_pointer(moves.rows, move_index * MOVE_COLUMNS)
+    coefficient_count = ADAM_COEFFICIENTS if row[KIND] == ADAM else MOVE_COEFFICIENTS
+    for k in range(coefficient_count):
+        target = first_coefficient + k * lanes
+        _round_to_precision(layout, moves.coefficients, target, coefficients, k * lanes)
 
     if lane == 0:
-        row[NOISY], row[KICKED] = 0, 0
+        row[NOISY] = 0
+        row[KICKED] = 0
     if row[STREAM_SLOT] >= 0 and _is_any_nonzero(layout, coefficients, NOISE_SCALE * lanes):
         row[NOISY] = 1
     has_kick = _is_any_nonzero(layout, coefficients, KICK * lanes)
@@ -507,38 +550,44 @@ def _over_range(update: Any, reads: bool = False) -> Any:
 
     @traced
     def update_range(layout, tensors, z, span, coefficients, sums):
-        """Update the parameters of a span: full vectors, then the remainder of a chain alone with a mask."""
+        """Update the parameters of a span, of a chain alone or of a group."""
         lanes = z.lanes
+        is_group = isinstance(layout, LaneGroup)
+        first = span.first * lanes if is_group else span.first
+        noise_start = span.noise_start * lanes if is_group else span.noise_start
         total = LoopVariables([z.zero()])
 
-        def update_vector(v, first, noise_start, mask=None):
-            index, noise = first + v * lanes, z.load(noise_start + v * lanes)
-            total.set([update(tensors, index, noise, coefficients, total.get()[0], mask)])
+        def update_vector(v, mask=None):
+            """Update vector v of the span, without the lanes where a mask is false."""
+            noise = z.load(noise_start + v * lanes)
+            total.set([update(tensors, first + v * lanes, noise, coefficients, total.get()[0], mask)])
 
-        if isinstance(layout, LaneGroup):
-            first, noise_start = span.first * lanes, span.noise_start * lanes
-            if not reads:
-                with loop(span.size) as v:
-                    update_vector(v, first, noise_start)
-                return
+        if not is_group:
+            _loop_over_vectors(span.size, lanes, update_vector)
+            if reads:
+                sums.store(0, total.get()[0])
+        elif not reads:
+            with loop(span.size) as v:
+                update_vector(v)
+        else:
             with loop(span.size.constant(lanes)) as lane:  # sum in the order of the lanes of a chain alone
                 total.set([z.zero()])
                 with loop(span.size, lane, lanes) as v:
-                    update_vector(v, first, noise_start)
+                    update_vector(v)
                 sums.store(lane * lanes, total.get()[0])
-            return
-
-        shift = lanes.bit_length() - 1  # a division by a power of 2
-        full, size = span.size >> shift, span.size.splat(lanes)
-        with loop(full) as v:
-            update_vector(v, span.first, span.noise_start)
-        with loop((span.size + (lanes - 1)) >> shift, full) as v:  # once, or not at all
-            mask = size - full * lanes > size.constant(range(lanes))
-            update_vector(v, span.first, span.noise_start, mask)
-        if reads:
-            sums.store(0, total.get()[0])
 
     return update_range
+
+
+def _loop_over_vectors(size: Any, lanes: int, update_vector: Any) -> None:
+    """Generate loops over `size` numbers of a chain alone: full vectors, then the remainder with a mask."""
+    shift = lanes.bit_length() - 1  # a division by a power of 2
+    full_vectors = size >> shift
+    with loop(full_vectors) as v:
+        update_vector(v)
+    with loop((size + (lanes - 1)) >> shift, full_vectors) as v:  # once, or not at all
+        remainder = (size - full_vectors * lanes).splat(lanes)
+        update_vector(v, remainder > remainder.constant(range(lanes)))
 
 
 def _make_move(kick: bool, noisy: bool, reads: bool) -> Any:
@@ -703,9 +752,11 @@ def _uses_gradient(segment):
 @compiled
 def _segment_of(moves, number):
     """Return the `Segment` of `Moves` with a number."""
-    first, stride = number * moves.capacity, ADAM_COEFFICIENTS * lanes_of(moves.coefficients)
-    rows = offset_pointer(moves.rows, first * MOVE_COLUMNS)
-    return Segment(rows, offset_pointer(moves.coefficients, first * stride), moves.counts[number])
+    first_move = number * moves.capacity
+    stride = ADAM_COEFFICIENTS * lanes_of(moves.coefficients)  # from one move's coefficients to the next
+    rows = offset_pointer(moves.rows, first_move * MOVE_COLUMNS)
+    coefficients = offset_pointer(moves.coefficients, first_move * stride)
+    return Segment(rows, coefficients, moves.counts[number])
 
 
 @compiled(apart=True)
@@ -728,8 +779,10 @@ def apply_segment(layout, tensors, ranges, bounds, moves, segment_number, seed, 
     has_read = False
     for r in range(bounds[0], bounds[1]):
         first, stop = ranges[2 * r], ranges[2 * r + 1]
-        for tile in range(first // TILE, (stop - 1) // TILE + 1):
-            low, high = max(first, tile * TILE), min(stop, (tile + 1) * TILE)
+        last_tile = (stop - 1) // TILE
+        for tile in range(first // TILE, last_tile + 1):
+            low = max(first, tile * TILE)
+            high = min(stop, (tile + 1) * TILE)
             if streaming:
                 _prefetch_range(tensors.p, low, high)
                 _prefetch_range(tensors.theta, low, high)
@@ -793,7 +846,8 @@ def sum_squares(layout, values, ranges, first_range, stop_range, scratch):
     for r in range(first_range, stop_range):
         first, stop = ranges[2 * r], ranges[2 * r + 1]
         for low in range(first, stop, TILE):
-            _read(layout, tensors, scratch.z, Span(low, min(low + TILE, stop) - low, 0), 0, scratch.sums)
+            span = Span(low, min(low + TILE, stop) - low, 0)
+            _read(layout, tensors, scratch.z, span, 0, scratch.sums)
             _add_to_kinetic(layout, scratch, has_read)
             has_read = True
 
@@ -821,15 +875,20 @@ def _draw_normal(seed, stream_slot, chain, step, element, scratch):
     words of the element's tile are written. A word of one row and that of the next row in the same place make
     two normal numbers, one for each of the two rows.
     """
-    tile, row, k = element // TILE, element % TILE // ROW, element % ROW
+    tile = element // TILE
+    row = element % TILE // ROW
     scratch.chain_number[0] = chain
     fill_words(
         Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot, step, tile, TILE
     )  # fmt: skip
-    pair = row // 2 * 2 * ROW + k
-    radius, angle = _normal_radius(scratch.words[pair]), uniform(scratch.words[pair + ROW])
-    turn = math.cos(2.0 * math.pi * angle) if row % 2 == 0 else math.sin(2.0 * math.pi * angle)
-    return radius * turn
+
+    even_row = row // 2 * 2
+    word_index = even_row * ROW + element % ROW
+    radius = _normal_radius(scratch.words[word_index])
+    angle = 2.0 * math.pi * uniform(scratch.words[word_index + ROW])
+    if row == even_row:
+        return radius * math.cos(angle)
+    return radius * math.sin(angle)
 
 
 @compiled
@@ -873,28 +932,54 @@ def draw_example_gammas(layout, seed, stream_slot, step, tile, scratch, gammas, 
         Minus the shape where a number is to be drawn; 0 stays.
     start : index of the first example in `gammas`
     """
-    row_size, words = ROW * chains_in(layout, scratch.z), scratch.words
+    gammas_of_tile = offset_pointer(gammas, start)
     is_waiting = True
     for attempt in range(SLOTS):
         if not is_waiting:
             break
-        is_waiting = False
         fill_words(
-            layout, scratch.z, words, scratch.chain_numbers, seed, stream_slot + attempt, step, tile, TILE
+            layout, scratch.z, scratch.words, scratch.chain_numbers, seed, stream_slot + attempt, step, tile,
+            TILE,
         )  # fmt: skip
-        for e in range(row_size):
-            if gammas[start + e] >= 0.0:
-                continue
-            shape = -gammas[start + e]
-            d = shape + (1.0 if shape < 1.0 else 0.0) - 1.0 / 3.0
-            c = 1.0 / math.sqrt(9.0 * d)
-            x = _normal_radius(words[e]) * math.cos(2.0 * math.pi * uniform(words[row_size + e]))
-            v = (1.0 + c * x) ** 3
-            if _is_gamma_accepted(uniform(words[2 * row_size + e]), x, v, d) or attempt == SLOTS - 1:
-                boost = uniform(words[3 * row_size + e]) ** (1.0 / shape) if shape < 1.0 else 1.0
-                gammas[start + e] = d * v * boost
-            else:
-                is_waiting = True
+        is_last = attempt == SLOTS - 1
+        is_waiting = _try_gammas(layout, scratch, is_last, gammas_of_tile)
+
+
+@compiled
+def _try_gammas(layout, scratch, is_last, gammas):
+    """Try once to draw the gamma numbers of a tile, by the formulas of `draw_example_gammas`.
+
+    Return whether some were rejected and still wait.
+
+    Parameters
+    ----------
+    layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
+    scratch : `Scratch`, whose `words` (row, example, lane) are the random words
+        Row by row for a normal number's radius and angle, for its acceptance, and for shapes below 1.
+    is_last : whether this is the last attempt, which accepts every number
+    gammas : pointer to (example, lane), as in `draw_example_gammas`, which are written
+    """
+    row_size = ROW * chains_in(layout, scratch.z)
+    angle_words = offset_pointer(scratch.words, row_size)
+    acceptance_words = offset_pointer(scratch.words, 2 * row_size)
+    power_words = offset_pointer(scratch.words, 3 * row_size)
+    is_waiting = False
+    for e in range(row_size):
+        if gammas[e] >= 0.0:
+            continue
+        shape = -gammas[e]
+        is_small = shape < 1.0
+        d = shape + 1.0 - 1.0 / 3.0 if is_small else shape - 1.0 / 3.0
+        c = 1.0 / math.sqrt(9.0 * d)
+        x = _normal_radius(scratch.words[e]) * math.cos(2.0 * math.pi * uniform(angle_words[e]))
+        v = (1.0 + c * x) ** 3
+        if not is_last and not _is_gamma_accepted(uniform(acceptance_words[e]), x, v, d):
+            is_waiting = True
+            continue
+        gammas[e] = d * v
+        if is_small:
+            gammas[e] *= uniform(power_words[e]) ** (1.0 / shape)
+    return is_waiting
 
 
 @compiled(apart=True)

@@ -62,6 +62,12 @@ def load_chains(layout: Layout, array: TracedArray, index: Traced) -> Traced:
 
 
 @compiled
+def round_up(count, multiple):
+    """Return the next multiple of a number, such as the room that `count` numbers take in full vectors."""
+    return -(-count // multiple) * multiple
+
+
+@compiled
 def aligned_address(memory):
     """Return the first address in an array of bytes, which has BYTES to spare, where a vector may begin."""
     return (memory.ctypes.data + BYTES - 1) // BYTES * BYTES

@@ -53,7 +53,7 @@ from heatbath.engine.kernels import (
     sum_squares,
     uniform,
 )
-from heatbath.engine.layouts import Alone, aligned_address, chains_in, reserve
+from heatbath.engine.layouts import Alone, aligned_address, chains_in, reserve, round_up
 from heatbath.engine.pointers import row_reader
 from heatbath.engine.program import EVALUATE, FRICTION, MOVE_ON_LADDER, SEGMENT, Control
 from heatbath.engine.random import fill_words
@@ -191,7 +191,7 @@ class Schedule(NamedTuple):
 
 
 class LoopSizes(NamedTuple):
-    """LoopSizes that decide how much memory a thread needs.
+    """Numbers that decide how much memory a thread needs.
 
     `targets` are those with a variance, and `gammas` those with Student's law. A mini-batch has `batch`
     examples, and the targets have room for `capacity`. `segments` and `operations` are the most in a code of
@@ -275,6 +275,7 @@ class LoopBuffers(NamedTuple):
 # mini-batch begins in `order`; the code and row whose coefficients are loaded
 RUNNING, HAS_GRADIENT, HAS_BATCH, EPOCH, DRAWS, BATCH_START, LOADED_CODE, LOADED_ROW = range(8)
 PROGRESS_ITEMS = 8
+SIXTEEN = 16  # chains of a group in float32
 
 
 @compiled
@@ -290,23 +291,25 @@ def _sizes_of(layout, chains, data, network, program, notes):
 
     `chains`, `data`, `program` and `notes` are those of `run_chains`, `network` the `Network`.
     """
-    lanes, table = lanes_of(chains.theta), data.table
-    is_drawn = data.batch < table.data
-    padded_batch = -(-data.batch // lanes) * lanes
+    table = data.table
     prelude, steps, between = program.prelude, program.steps, program.between
+    is_alone = chains_in(layout, chains.theta) == 1
+    capacity = round_up(data.batch, lanes_of(chains.theta)) if is_alone else data.batch
+    student_targets = network.out if network.loss == STUDENT else 0
+    examples_to_choose = table.data if data.batch < table.data else 0
     return LoopSizes(
         parameters=chains.theta.shape[1],
         second_moments=chains.second.shape[1],
         units=chains.xi.shape[1],
         targets=chains.noise.shape[1],
-        gammas=network.out if network.loss == STUDENT else 0,
+        gammas=student_targets,
         batch=data.batch,
-        capacity=padded_batch if chains_in(layout, chains.theta) == 1 else data.batch,
+        capacity=capacity,
         columns=max(table.columns, notes.test.columns),
         segments=max(prelude.control_count, steps.control_count, between.control_count, 1),
         operations=max(prelude.width, steps.width, between.width, 1),
-        shuffled=table.data if is_drawn and data.shuffled else 0,
-        drawn=table.data if is_drawn and not data.shuffled else 0,
+        shuffled=examples_to_choose if data.shuffled else 0,
+        drawn=0 if data.shuffled else examples_to_choose,
     )
 
 
@@ -391,7 +394,8 @@ def _initialise_buffers(layout, network, sizes, buffers):
     for i in range(sizes.drawn * group_size):
         buffers.subset.stamps[i] = -1
     for k in range(network.out * lanes):
-        buffers.room.target_weights[k], buffers.room.tail_weights[k] = 1, 0
+        buffers.room.target_weights[k] = 1
+        buffers.room.tail_weights[k] = 0
     buffers.progress[DRAWS] = 0
 
 
@@ -435,21 +439,32 @@ def _load_group(layout, group, setup, sets, ladder, variance, buffers):
     buffers : `LoopBuffers`, which are written
     """
     state, sizes = buffers.state, setup.sizes
-    group_size, lanes = chains_in(layout, state.theta), lanes_of(state.theta)
+    group_size = chains_in(layout, state.theta)
     buffers.progress[RUNNING] = 0
     for lane in range(group_size):
         chain = group.first + min(lane, group.members - 1)
-        number, rung = group.chains.number[chain], group.chains.rung[chain]
-        state.running[lane] = 1 if lane < group.members and group.chains.died[chain] < 0 else 0
+        number = group.chains.number[chain]
+        rung = group.chains.rung[chain]
+        is_running = lane < group.members and group.chains.died[chain] < 0
+        state.running[lane] = 1 if is_running else 0
         buffers.progress[RUNNING] += state.running[lane]
-        state.number[lane], state.point[lane] = number, group.chains.point[chain]
+
+        state.number[lane] = number
+        state.point[lane] = group.chains.point[chain]
         state.sets[lane] = number % sets
-        state.rung[lane], state.root_tau[lane] = rung, _root_tau(ladder, rung)
-        # 16 chains are in the order that `fill_normals` takes: even lanes before odd ones
-        position = lane % 2 * 8 + lane // 2 if lanes == 16 and group_size > 1 else lane
-        buffers.scratch.chain_numbers[position] = number
+        state.rung[lane] = rung
+        state.root_tau[lane] = _root_tau(ladder, rung)
+        buffers.scratch.chain_numbers[_place_for_normals(lane, group_size)] = number
         _load_chain(layout, group.chains, chain, lane, sizes, state)
         _weight_targets(state, buffers.room, lane, sizes.targets, setup.network.degrees, variance)
+
+
+@compiled
+def _place_for_normals(lane, group_size):
+    """Return the place of a lane in the order that `fill_normals` takes: of 16, even ones before odd ones."""
+    if group_size < SIXTEEN:
+        return lane
+    return lane % 2 * (SIXTEEN // 2) + lane // 2
 
 
 @compiled
@@ -523,14 +538,16 @@ def _weight_targets(state, room, lane, targets, degrees, variance):
     variance : `Draws`, how variances of the data are drawn, or None
     """
     lanes = lanes_of(state.theta)
-    total = 0.0
+    log_sum = 0.0
     for k in range(targets):
-        total += math.log(state.noise[k * lanes + lane])
-    mean = state.noise[lane] if targets == 1 else math.exp(total / max(targets, 1))
+        log_sum += math.log(state.noise[k * lanes + lane])
+    mean = state.noise[lane] if targets == 1 else math.exp(log_sum / max(targets, 1))  # s̄²
+
     for k in range(targets):
-        noise = state.noise[k * lanes + lane]
-        room.target_weights[k * lanes + lane] = mean / noise * (1.0 + 1.0 / degrees)
-        room.tail_weights[k * lanes + lane] = 1.0 / (degrees * noise)
+        index = k * lanes + lane
+        noise = state.noise[index]
+        room.target_weights[index] = mean / noise * (1.0 + 1.0 / degrees)
+        room.tail_weights[index] = 1.0 / (degrees * noise)
     state.unit[lane] = 1.0 if variance is None else math.sqrt(mean)
 
 
@@ -557,11 +574,13 @@ def _choose_batch(layout, step, setup, buffers):
     to `order` from progress[BATCH_START] on.
     """
     theta, progress, scratch = buffers.state.theta, buffers.progress, buffers.scratch
-    count, batch = setup.table.data, setup.sizes.batch
+    count = setup.table.data
+    batch = setup.sizes.batch
     if setup.sizes.shuffled == 0:
         progress[DRAWS] += 1
         draw_subset(layout, theta, buffers.subset, progress[DRAWS], scratch, setup.seed, step, batch, count)
         return
+
     steps_of_epoch = count // batch
     epoch = step // steps_of_epoch
     if epoch != progress[EPOCH]:
@@ -642,7 +661,8 @@ def _run_segment(layout, n, segment, control, code, must_fold, setup, buffers, l
     buffers : `LoopBuffers`, of which the state and the moves change
     ladder : `TemperatureLadder` of temperatures, or None without simulated tempering
     """
-    state, units, u = buffers.state, setup.units, control.unit
+    state, units = buffers.state, setup.units
+    u = control.unit
     lanes = lanes_of(state.theta)
     first, stop = control.first_operation, control.stop_operation
     if must_fold or _depends_on_step(code.operations, first, stop, ladder):
@@ -701,10 +721,11 @@ def _control_temperature(layout, u, columns, units, buffers):
     lanes = lanes_of(state.theta)
     sum_squares(layout, state.p, units.ranges, units.first[u], units.first[u + 1], buffers.scratch)
     for lane in range(chains_in(layout, state.theta)):
-        c, tau, is_mean = columns[lane], columns[lanes + lane], columns[2 * lanes + lane]
-        state.xi[u * lanes + lane] += change_of_friction(
-            c, tau, is_mean, state.root_tau[lane], kinetic[lane], size
-        )
+        c = columns[lane]
+        tau = columns[lanes + lane]
+        is_mean = columns[2 * lanes + lane]
+        change = change_of_friction(c, tau, is_mean, state.root_tau[lane], kinetic[lane], size)
+        state.xi[u * lanes + lane] += change
         state.temperature[u * lanes + lane] = kinetic[lane] / size
 
 
@@ -721,13 +742,19 @@ def _fluctuate_friction(layout, n, u, operation, columns, setup, buffers):
     setup : `Setup`, the network, data, units and sizes, which stay the same
     buffers : `LoopBuffers`, whose `state.xi` is written
     """
-    state, units, lanes = buffers.state, setup.units, lanes_of(buffers.state.theta)
+    state, units = buffers.state, setup.units
+    lanes = lanes_of(state.theta)
     first_parameter = units.ranges[2 * units.first[u]]
     for lane in range(chains_in(layout, state.theta)):
-        root_tau = columns[2 * lanes + lane] if columns[2 * lanes + lane] >= 0 else state.root_tau[lane]
-        state.xi[u * lanes + lane] = fluctuate(
-            state.xi[u * lanes + lane], columns[lane], columns[lanes + lane], root_tau, setup.seed,
-            operation.stream_slot, state.number[lane], n + operation.offset, first_parameter, buffers.scratch,
+        a = columns[lane]
+        b = columns[lanes + lane]
+        root_tau = columns[2 * lanes + lane]
+        if root_tau < 0:
+            root_tau = state.root_tau[lane]
+        index = u * lanes + lane
+        state.xi[index] = fluctuate(
+            state.xi[index], a, b, root_tau, setup.seed, operation.stream_slot, state.number[lane],
+            n + operation.offset, first_parameter, buffers.scratch,
         )  # fmt: skip
 
 
@@ -792,16 +819,19 @@ def _propose_rung(rung, potential, ladder, seed, chain, step, scratch):
     fill_words(
         Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, TEMPERING << SLOT_BITS, step, 0, 2
     )  # fmt: skip
-    side, chance = uniform(scratch.words[0]), uniform(scratch.words[1])
-    proposed = rung - 1 if side < 0.5 else rung + 1
+    goes_down = uniform(scratch.words[0]) < 0.5
+    chance = uniform(scratch.words[1])
+    proposed = rung - 1 if goes_down else rung + 1
     if proposed < 0 or proposed >= ladder.rungs:
         return rung
+
     exponent = (
         -(1 / ladder.tau[proposed] - 1 / ladder.tau[rung]) * potential
         + ladder.weights[proposed]
         - ladder.weights[rung]
     )
-    return proposed if math.log(chance) < exponent else rung
+    is_accepted = math.log(chance) < exponent
+    return proposed if is_accepted else rung
 
 
 @compiled(apart=True)
@@ -831,7 +861,8 @@ def _temper(layout, step, code, row, setup, buffers, ladder):
         )
         factor = math.sqrt(ladder.tau[rung] / ladder.tau[state.rung[lane]])
         _scale_momenta(layout, factor, lane, setup, state.p)
-        state.rung[lane], state.root_tau[lane] = rung, math.sqrt(ladder.tau[rung])
+        state.rung[lane] = rung
+        state.root_tau[lane] = math.sqrt(ladder.tau[rung])
 
 
 @compiled
@@ -847,11 +878,13 @@ def _add_priors(layout, code, row, setup, buffers, potential):
     buffers : `LoopBuffers`, the state of the group and memory to work in
     potential : pointer to (lane), which is changed
     """
-    state, units, count = buffers.state, setup.units, setup.sizes.units
-    for u in range(count):
+    state, units = buffers.state, setup.units
+    unit_count = setup.sizes.units
+    for u in range(unit_count):
         sum_squares(layout, state.theta, units.ranges, units.first[u], units.first[u + 1], buffers.scratch)
         for lane in range(chains_in(layout, state.theta)):
-            decay = code.decays[(state.point[lane] * code.rows + row) * count + u]
+            decay_row = state.point[lane] * code.rows + row
+            decay = code.decays[decay_row * unit_count + u]
             if decay > 0:
                 potential[lane] += 0.5 * decay * buffers.scratch.kinetic[lane]
 
@@ -862,13 +895,15 @@ def _scale_momenta(layout, factor, lane, setup, p):
 
     `setup` is a `Setup`, `p` a pointer to (parameter, lane).
     """
-    units, group_size, rounded = setup.units, chains_in(layout, p), cast_like(p, factor)
+    units = setup.units
+    group_size = chains_in(layout, p)
+    rounded_factor = cast_like(p, factor)
     for u in range(setup.sizes.units):
         if units.tempered[u] == 0:
             continue
         for r in range(units.first[u], units.first[u + 1]):
             for e in range(units.ranges[2 * r], units.ranges[2 * r + 1]):
-                p[e * group_size + lane] *= rounded
+                p[e * group_size + lane] *= rounded_factor
 
 
 @compiled
@@ -915,29 +950,30 @@ def _run_code(layout, n, code, group, setup, buffers, ladder, variance):
     is_new_row = progress[LOADED_CODE] != code.identity or progress[LOADED_ROW] != row
     if is_new_row:
         _load_coefficients(layout, code, row, buffers.state, buffers.columns)
-        progress[LOADED_CODE], progress[LOADED_ROW] = code.identity, row
+        progress[LOADED_CODE] = code.identity
+        progress[LOADED_ROW] = row
     must_fold = is_new_row or code.identity == BETWEEN  # there the unit of the momenta changes
 
     for i in range(code.control_count):
         control = control_of(code.controls, i)
-        if control.kind == EVALUATE:
-            if progress[HAS_GRADIENT] == 0:
-                _evaluate_gradient(layout, n + control.offset, setup, buffers)
-                _stop_diverged_chains(layout, n, group, setup.sizes, buffers)
-                if progress[RUNNING] == 0:
-                    return
-        elif control.kind == SEGMENT:
+        step = n + control.offset
+        if control.kind == SEGMENT:
             _run_segment(layout, n, i, control, code, must_fold, setup, buffers, ladder)
         elif control.kind == FRICTION:
             _move_friction(layout, n, control, code, setup, buffers)
         elif control.kind == MOVE_ON_LADDER:
-            _change_temperature(layout, n + control.offset, code, row, setup, buffers, ladder, variance)
+            _change_temperature(layout, step, code, row, setup, buffers, ladder, variance)
+        elif control.kind == EVALUATE and progress[HAS_GRADIENT] == 0:
+            _evaluate_gradient(layout, step, setup, buffers)
+            _stop_diverged_chains(layout, n, group, setup.sizes, buffers)
+        if progress[RUNNING] == 0:
+            return
 
 
 @compiled
 def _code_of_phase(phase, n, program, variance):
-    """Return the code of step n: the prelude in phase 0; in phase 1 `between` where variances are drawn."""
-    if phase == 0:
+    """Return the code of a phase, PRELUDE or STEPS, of step n: `between` where variances are drawn."""
+    if phase == PRELUDE:
         return program.prelude
     if variance is not None:  # noqa: SIM102 (without variances this isn't compiled)
         if n > 0 and n % variance.every == 0:
@@ -948,10 +984,19 @@ def _code_of_phase(phase, n, program, variance):
 @compiled
 def _first_record(schedule, first_step):
     """Return the number of the first record that a call must make; the last call ended with a record."""
+    first_recorded_step = first_step + 1 if first_step > 0 else 0
     record = np.int64(0)
-    while record < schedule.records and schedule.steps[record] < first_step + (first_step > 0):
+    while record < schedule.records and schedule.steps[record] < first_recorded_step:
         record += 1
     return record
+
+
+@compiled
+def _record_at(n, next_record, schedule):
+    """Return the number of the record that is due at step n, the next one, or -1 if none is due."""
+    if next_record < schedule.records and schedule.steps[next_record] == n:
+        return next_record
+    return np.int64(-1)
 
 
 @compiled
@@ -960,9 +1005,10 @@ def _sample_at(n, first_step, schedule):
 
     None is due at the first step of a call: the call before has taken it at its end.
     """
-    since = n - schedule.burn_in
-    if first_step < n <= schedule.last and since > 0 and since % schedule.thin == 0:
-        return since // schedule.thin
+    steps_since_burn_in = n - schedule.burn_in
+    is_in_range = first_step < n <= schedule.last and steps_since_burn_in > 0
+    if is_in_range and steps_since_burn_in % schedule.thin == 0:
+        return steps_since_burn_in // schedule.thin
     return 0
 
 
@@ -983,27 +1029,38 @@ def _run_group(layout, block, group, program, setup, buffers, ladder, variance, 
     notes : `Notes`, which are filled
     """
     progress = buffers.progress
-    progress[HAS_GRADIENT], progress[HAS_BATCH] = 0, 0
-    progress[EPOCH], progress[LOADED_CODE], progress[LOADED_ROW] = -1, -1, -1
+    _forget_progress(progress)
     schedule = _record_schedule(notes)
-    record = _first_record(schedule, block.first_step)
+    next_record = _first_record(schedule, block.first_step)
     for n in range(block.first_step, block.stop_step + 1):
         if progress[RUNNING] == 0:
             break
-        is_record = record < schedule.records and schedule.steps[record] == n
+        record = _record_at(n, next_record, schedule)
         sample = _sample_at(n, block.first_step, schedule)
-        if is_record or sample > 0:
-            take_notes(layout, record if is_record else -1, sample, group, setup, buffers, notes)
-            record += is_record
+        if record >= 0 or sample > 0:
+            take_notes(layout, record, sample, group, setup, buffers, notes)
             progress[HAS_BATCH] = 0
+        if record >= 0:
+            next_record += 1
         if n == block.stop_step:
             break
 
         has_prelude = n == 0 and program.prelude.control_count > 0
-        for phase in range(0 if has_prelude else 1, 2):  # one call, since its code is inlined here
+        first_phase = PRELUDE if has_prelude else STEPS
+        for phase in range(first_phase, STEPS + 1):  # one call, since its code is inlined here
             if progress[RUNNING] > 0:
                 code = _code_of_phase(phase, n, program, variance)
                 _run_code(layout, n, code, group, setup, buffers, ladder, variance)
+
+
+@compiled
+def _forget_progress(progress):
+    """Set that a group has no gradient, mini-batch, shuffled order or coefficients yet."""
+    progress[HAS_GRADIENT] = 0
+    progress[HAS_BATCH] = 0
+    progress[EPOCH] = -1
+    progress[LOADED_CODE] = -1
+    progress[LOADED_ROW] = -1
 
 
 @compiled(cache=True)
@@ -1024,7 +1081,8 @@ def run_chains(layout, block, chains, data, model, ladder, variance, notes, seed
     """
     chain_pointers, table, pointers = with_pointers(chains), with_pointers(data.table), with_pointers(model)
     rungs, draws = with_pointers(ladder), with_pointers(variance)
-    network, types = pointers.network, pointer_types(chain_pointers.theta)
+    network = pointers.network
+    types = pointer_types(chain_pointers.theta)
     sizes = _sizes_of(layout, chains, data, network, pointers.program, notes)
     setup = Setup(network, table, pointers.units, sizes, seed)
 
@@ -1034,7 +1092,8 @@ def run_chains(layout, block, chains, data, model, ladder, variance, notes, seed
     _initialise_buffers(layout, network, sizes, buffers)
 
     mode = flush_denormals()
-    group_size, sets = chains_in(layout, types.parameter), data.table.rows.shape[0]
+    group_size = chains_in(layout, types.parameter)
+    sets = data.table.rows.shape[0]
     for first in range(block.first_chain, block.stop_chain, group_size):
         group = Group(first, min(group_size, block.stop_chain - first), chain_pointers)
         _load_group(layout, group, setup, sets, rungs, draws, buffers)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from heatbath.datasets.tasks import LARGEST, STUDENT, TASKS, VARYING
 from heatbath.engine import simd
 from heatbath.engine.compile import compiled
-from heatbath.engine.layouts import chains_in, load_chains, vector_count
+from heatbath.engine.layouts import chains_in, load_chains, round_up, vector_count
 from heatbath.engine.simd import (
     Pointer,
     exp,
@@ -222,10 +222,10 @@ def _softmax_terms(logits, terms, stride, out):
 @compiled
 def _clear_remainder(logits, examples, out, chunk):
     """Set the lanes after the last example of a chain alone to zero: what stood there may not be finite."""
-    lanes = lanes_of(logits)
+    stop = round_up(examples, lanes_of(logits))
     for k in range(out):
-        for index in range(k * chunk + examples, k * chunk + -(-examples // lanes) * lanes):
-            logits[index] = 0
+        for i in range(examples, stop):
+            logits[k * chunk + i] = 0
 
 
 @compiled
@@ -356,11 +356,14 @@ def differentiate_loss(layout, loss, rows, scale, deltas, target_weights, tail_w
 @compiled(apart=True)
 def multiply_by_weights(layout, weights, start, values, chunk, examples, out):
     """Multiply values (output, chunk) in place by the weights of the examples, from weights[start] on."""
-    lanes, group_size = lanes_of(values), chains_in(layout, values)
+    group_size = chains_in(layout, values)
+    first_weight = start * group_size
+    stride = chunk * group_size
     for number in range(vector_count(layout, examples, values)):
-        weight = load(weights, start * group_size + number * lanes)
+        position = number * lanes_of(values)
+        weight = load(weights, first_weight + position)
         for k in range(out):
-            index = number * lanes + k * chunk * group_size
+            index = k * stride + position
             store(values, index, load(values, index) * weight)
 
 
@@ -464,17 +467,25 @@ def decode_logits(layout, loss, logits, chunk, examples, out):
     chunk, examples, out : int
         Stride of the outputs in examples, number of examples, number of outputs.
     """
-    lanes, stride = lanes_of(logits), chunk * chains_in(layout, logits)
+    stride = chunk * chains_in(layout, logits)
     for number in range(vector_count(layout, examples, logits)):
-        values = offset_pointer(logits, number * lanes)
-        if loss == BINARY:
-            for k in range(out):
-                store(values, k * stride, _probability(load(values, k * stride)))
-        elif loss == CLASSES:
-            normaliser = _softmax_terms(values, values, stride, out)
-            for k in range(out):
-                store(values, k * stride, load(values, k * stride) / normaliser)
-        elif loss in (COUNTS, VARYING):
-            first_exponent = out // 2 if loss == VARYING else 0  # a regression's values stay
-            for k in range(first_exponent, out):
-                store(values, k * stride, _rate(load(values, k * stride)))
+        _decode_vector(loss, offset_pointer(logits, number * lanes_of(logits)), stride, out)
+
+
+@compiled
+def _decode_vector(loss, logits, stride, out):
+    """Replace the logits of a vector of examples in place by predictions, as `decode_logits` does.
+
+    `logits` points to the vector for the first of `out` outputs, and `stride` leads to the next.
+    """
+    if loss == BINARY:
+        for k in range(out):
+            store(logits, k * stride, _probability(load(logits, k * stride)))
+    elif loss == CLASSES:
+        normaliser = _softmax_terms(logits, logits, stride, out)
+        for k in range(out):
+            store(logits, k * stride, load(logits, k * stride) / normaliser)
+    elif loss in (COUNTS, VARYING):
+        first_exponent = out // 2 if loss == VARYING else 0  # a regression's values stay
+        for k in range(first_exponent, out):
+            store(logits, k * stride, _rate(load(logits, k * stride)))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -90,6 +91,24 @@ class ProgramPass:
         """True if its ξ needs p·p."""
         return any(operation.kind == THERMOSTAT for operation in self.friction_operations)
 
+    def all_operations(self) -> list[Operation]:
+        """Return its operations, those on the parameters first."""
+        return self.operations + self.friction_operations
+
+    def has_place_for(self, operation: Operation) -> bool:
+        """Return whether an operation can follow in this pass, without a second one that needs p·p."""
+        if operation.kind == THERMOSTAT:
+            return not self.reads
+        return operation.kind in ON_FRICTION or not self.friction_operations
+
+    def add(self, operation: Operation) -> None:
+        """Append an operation, or merge it with the last one if both are A's or both are B's."""
+        operations = self.friction_operations if operation.kind in ON_FRICTION else self.operations
+        if operations and operation.kind in ADDED and operations[-1].kind == operation.kind:
+            operations[-1].terms.extend(operation.terms)
+        else:
+            operations.append(operation)
+
 
 @dataclass(eq=False)
 class ProgramStage:
@@ -105,8 +124,7 @@ class ProgramStage:
     def all_operations(self) -> Iterator[Operation]:
         """Yield its operations in the order of the tables of coefficients."""
         for program_pass in self.passes:
-            yield from program_pass.operations
-            yield from program_pass.friction_operations
+            yield from program_pass.all_operations()
 
 
 @dataclass(frozen=True)
@@ -140,10 +158,10 @@ class Program:
     @property
     def scheduled(self) -> bool:
         """True if a coefficient changes with the step."""
-        values = [self.partition.h]
+        settings = [self.partition.h]
         for method in self.partition.methods.values():
-            values.extend(vars(method).values())
-        return any(isinstance(value, Schedule) for value in values)
+            settings.extend(vars(method).values())
+        return any(isinstance(setting, Schedule) for setting in settings)
 
     @property
     def stages(self) -> tuple[tuple[ProgramStage, ...], ...]:
@@ -197,34 +215,39 @@ def compile_program(
         If `rotated` is false and the parts have different words.
     """
     parts = partition.parts(layers) if parts is None else parts
-    units = [ThermostatUnit(part, ranges) for part in parts for ranges in _ranges_of_units(part)]
+    units = tuple(chain.from_iterable(map(_units_of_part, parts)))
     moving = [(index, unit.part.method) for index, unit in enumerate(units) if unit.part.method.moves]
     methods = [method for _, method in moving]
+    if not rotated:
+        _check_one_word(methods)
+
+    has_one_gradient = all(gradients(method.substeps) <= 1 for method in methods)
+    if rotated and has_one_gradient:
+        prelude, steps = _rotated_stages(moving, partition.tempering is not None)
+        between = _rotated_stages(moving, stops=True).steps if stops else []
+    else:
+        prelude = []
+        steps = _stages_as_written(moving)
+        between = _stages_as_written(moving, stops=True) if stops else []
+    return Program(partition, parts, units, tuple(prelude), tuple(steps), tuple(between))
+
+
+def _check_one_word(methods: Sequence[Method]) -> None:
+    """Raise ValueError unless the methods all have the same word, of which there is one at least."""
     words = {method.spelling for method in methods}
-    if not rotated and len(words) != 1:
+    if len(words) != 1:
+        spelled_words = ", ".join(sorted(words)) or "none"
         raise ValueError(
             "rotated=False runs the one word that all parts share as it is written, but they have "
-            f"{', '.join(sorted(words)) or 'none'}: give all parts the same word, or leave rotated=True"
+            f"{spelled_words}: give all parts the same word, or leave rotated=True"
         )
 
-    prelude: Sequence[ProgramStage] = ()
-    between: Sequence[ProgramStage] = ()
-    if not rotated or any(gradients(method.substeps) > 1 for method in methods):
-        steps = _stages_as_written(moving)
-        if stops:
-            between = _stages_as_written(moving, stops=True)
-    else:
-        prelude, steps = _rotated_stages(moving, partition.tempering is not None)
-        if stops:
-            between = _rotated_stages(moving, stops=True).steps
-    return Program(partition, parts, tuple(units), tuple(prelude), tuple(steps), tuple(between))
 
-
-def _ranges_of_units(part: Part) -> list[tuple[range, ...]]:
-    """Return the ranges of elements of each unit of a part: one for each tensor if each has a ξ, or one."""
+def _units_of_part(part: Part) -> list[ThermostatUnit]:
+    """Return the units of a part: one for each tensor if each has a ξ of its own, or one for all."""
     if len(part.thermostats) > 1:
-        return [(span,) for span in part.tensors]
-    return [_join_adjacent(part.tensors)]
+        return [ThermostatUnit(part, (span,)) for span in part.tensors]
+    return [ThermostatUnit(part, _join_adjacent(part.tensors))]
 
 
 def _rotated_stages(moving: Sequence[tuple[int, Method]], stops: bool) -> _RotatedStages:
@@ -237,21 +260,30 @@ def _rotated_stages(moving: Sequence[tuple[int, Method]], stops: bool) -> _Rotat
     stops : bool
         Whether a TEMPER stage stands between the letters that close a step and those that open the next.
     """
-    prelude, closing, opening = ProgramStage(NOTHING), ProgramStage(GRADIENT), ProgramStage(TEMPER)
+    prelude = ProgramStage(NOTHING)
+    closing = ProgramStage(GRADIENT)
+    opening = ProgramStage(TEMPER)
     for unit, method in moving:
-        rotation, at_kick = rotate(method.substeps), method.seen_at_kick
-        if at_kick:  # θ is seen in mid-step: what opens the first step comes before, the rest a step early
+        rotation = rotate(method.substeps)
+        # Letters that close a step belong to the step before, unless θ is seen at the kick, in mid-step
+        closing_offset = 0 if method.seen_at_kick else -1
+        opening_offset = closing_offset + 1
+        closing_operations = _operations(method, rotation.closing, closing_offset)
+        opening_operations = _operations(method, rotation.opening, opening_offset)
+        if method.seen_at_kick:  # what opens the first step comes before it
             prelude.passes += _passes(unit, _operations(method, rotation.opening, 0))
-        closing_operations = _operations(method, rotation.closing, 0 if at_kick else -1)
-        opening_operations = _operations(method, rotation.opening, 1 if at_kick else 0)
-        if not stops:
+
+        if stops:
+            closing.passes += _passes(unit, closing_operations)
+            opening.passes += _passes(unit, opening_operations)
+        else:
             closing.passes += _passes(unit, closing_operations + opening_operations)
-            continue
-        closing.passes += _passes(unit, closing_operations)
-        opening.passes += _passes(unit, opening_operations)
-        if at_kick and method.tempering is not None:
-            opening.offset = 1
-    return _RotatedStages([prelude] if prelude.passes else [], [closing, opening] if stops else [closing])
+        if method.seen_at_kick and method.tempering is not None:
+            opening.offset = opening_offset
+
+    prelude_stages = [prelude] if prelude.passes else []
+    step_stages = [closing, opening] if stops else [closing]
+    return _RotatedStages(prelude_stages, step_stages)
 
 
 def _stages_as_written(moving: Sequence[tuple[int, Method]], stops: bool = False) -> list[ProgramStage]:
@@ -266,27 +298,45 @@ def _stages_as_written(moving: Sequence[tuple[int, Method]], stops: bool = False
     stops : bool
         Whether a TEMPER stage comes first; with tempering it always does.
     """
-    word = moving[0][1].substeps
+    _, first_method = moving[0]
+    word = first_method.substeps
     last_drift = max(substep.position for substep in word if substep.kind.moves)
-    stages = [ProgramStage(TEMPER if stops or moving[0][1].tempering else NOTHING)]
-    pending: list[Substep] = []
+    opening, *kicked = _cut_at_gradients(word)
+    has_temper_stage = stops or first_method.tempering is not None
+    stages = [ProgramStage(TEMPER if has_temper_stage else NOTHING)]
+    _add_passes(stages[0], moving, opening)
+    for substeps in kicked:
+        is_after_drifts = substeps[0].position > last_drift  # then the gradient serves the next step, too
+        stage = ProgramStage(GRADIENT, offset=1 if is_after_drifts else 0)
+        _add_passes(stage, moving, substeps)
+        stages.append(stage)
+    return [stage for stage in stages if stage.kind != NOTHING or stage.passes]
+
+
+def _cut_at_gradients(word: Sequence[Substep]) -> list[list[Substep]]:
+    """Return the letters of a word, cut before each kick that finds θ moved or begins the word.
+
+    The letters before the first cut may be none.
+    """
+    cuts: list[list[Substep]] = [[]]
     has_gradient = False  # at θ as it is
-
-    def add_pending_passes() -> None:
-        for unit, method in moving:
-            substeps = [method.substeps[substep.position] for substep in pending]
-            stages[-1].passes += _passes(unit, _operations(method, substeps, 0))
-        pending.clear()
-
     for substep in word:
         if substep.kind.kicks and not has_gradient:
-            add_pending_passes()
-            stages.append(ProgramStage(GRADIENT, int(substep.position > last_drift)))
+            cuts.append([])
             has_gradient = True
-        has_gradient = has_gradient and not substep.kind.moves
-        pending.append(substep)
-    add_pending_passes()
-    return [stage for stage in stages if stage.kind != NOTHING or stage.passes]
+        if substep.kind.moves:
+            has_gradient = False
+        cuts[-1].append(substep)
+    return cuts
+
+
+def _add_passes(
+    stage: ProgramStage, moving: Sequence[tuple[int, Method]], substeps: Sequence[Substep]
+) -> None:
+    """Add the passes of some letters of the common word to a stage, with each unit's own fractions."""
+    for unit, method in moving:
+        own_substeps = [method.substeps[substep.position] for substep in substeps]
+        stage.passes += _passes(unit, _operations(method, own_substeps, 0))
 
 
 def _operations(method: Method, substeps: Sequence[Substep], offset: int) -> list[Operation]:
@@ -319,16 +369,9 @@ def _passes(unit: int, operations: Sequence[Operation]) -> list[ProgramPass]:
         if operation in superseded_reads:
             continue
 
-        on_friction = operation.kind in ON_FRICTION
-        reads_twice = operation.kind == THERMOSTAT and bool(passes) and passes[-1].reads
-        if not passes or (passes[-1].friction_operations and not on_friction) or reads_twice:
+        if not passes or not passes[-1].has_place_for(operation):
             passes.append(ProgramPass(unit))
-
-        target = passes[-1].friction_operations if on_friction else passes[-1].operations
-        if target and operation.kind in ADDED and target[-1].kind == operation.kind:
-            target[-1].terms.extend(operation.terms)
-        else:
-            target.append(operation)
+        passes[-1].add(operation)
     return passes
 
 
@@ -349,27 +392,33 @@ def encode(stages: Sequence[ProgramStage]) -> EncodedStages:
     A stage is a control for what it begins with; a pass is a SEGMENT, with all operations on its parameters,
     and a FRICTION for each operation on its ξ.
     """
-    rows = [
-        OperationRow(operation.kind, operation.stream_slot, operation.offset)
-        for stage in stages
-        for operation in stage.all_operations()
-    ]
     controls: list[Control] = []
-    first = 0  # row of the first operation of a pass
+    rows: list[OperationRow] = []
     for stage in stages:
         if stage.kind != NOTHING:
             kind = EVALUATE if stage.kind == GRADIENT else MOVE_ON_LADDER
-            controls.append(Control(kind, 0, first, first, stage.offset, 0))
+            controls.append(Control(kind, 0, len(rows), len(rows), stage.offset, 0))
         for program_pass in stage.passes:
-            unit, first_friction = program_pass.unit, first + len(program_pass.operations)
-            if program_pass.operations:
-                moves = any(operation.kind in MOVING for operation in program_pass.operations)
-                controls.append(Control(SEGMENT, unit, first, first_friction, 0, moves))
-            first = first_friction + len(program_pass.friction_operations)
-            controls.extend(
-                Control(FRICTION, unit, row, row + 1, 0, 0) for row in range(first_friction, first)
-            )
+            controls += _controls_of_pass(program_pass, len(rows))
+            rows += map(_operation_row, program_pass.all_operations())
     return EncodedStages(
         np.array(controls, dtype=np.int64).reshape(-1, len(Control._fields)),
         np.array(rows, dtype=np.int64).reshape(-1, len(OperationRow._fields)),
     )
+
+
+def _operation_row(operation: Operation) -> OperationRow:
+    """Return what compiled code reads of an operation."""
+    return OperationRow(operation.kind, operation.stream_slot, operation.offset)
+
+
+def _controls_of_pass(program_pass: ProgramPass, first: int) -> list[Control]:
+    """Return the controls of a pass, whose operations are in the rows from `first` on."""
+    unit = program_pass.unit
+    first_friction = first + len(program_pass.operations)
+    stop = first_friction + len(program_pass.friction_operations)
+    controls = [Control(FRICTION, unit, row, row + 1, 0, 0) for row in range(first_friction, stop)]
+    if program_pass.operations:
+        moves = any(operation.kind in MOVING for operation in program_pass.operations)
+        controls.insert(0, Control(SEGMENT, unit, first, first_friction, 0, int(moves)))
+    return controls

@@ -193,11 +193,8 @@ def _box_muller(x: Traced, y: Traced, dtype: types.Float) -> tuple[Traced, Trace
     return radius * cos, radius * sin
 
 
-def _make_store_words(pairs: Sequence[int]) -> Any:
-    """Return a compiled function that stores the words of a vector of blocks, for these pairs of rows.
-
-    Of the four rows of a tile, pair 0 is the first two, and pair 1 the last two.
-    """
+def _make_store_words(rows: Sequence[int]) -> Any:
+    """Return a compiled function that stores the words of a vector of blocks, for some of the four rows."""
 
     @traced
     def store_words(layout, z, counter, block, index):
@@ -205,13 +202,19 @@ def _make_store_words(pairs: Sequence[int]) -> Any:
 
         The arguments are as in `_philox_words`, with z for `like`.
         """
-        row_size = ROW * (z.lanes if isinstance(layout, LaneGroup) else 1)
         words = _philox_words(layout, z, counter, block)
-        for row in (2 * pair + i for pair in pairs for i in range(2)):
-            word = words[row] if z.itemsize == 4 else words[row].convert(types.uint64)
-            z.store(index + row * row_size, word.bitcast(z.dtype))
+        for row in rows:
+            word = words[row]
+            if z.dtype == types.float64:
+                word = word.convert(types.uint64)
+            z.store(index + row * _row_size(layout, z), word.bitcast(z.dtype))
 
     return store_words
+
+
+def _row_size(layout: object, z: TracedArray) -> int:
+    """Return how many numbers a row of a tile takes: ROW of each chain."""
+    return ROW * z.lanes if isinstance(layout, LaneGroup) else ROW
 
 
 def _make_words_to_normals(rows: Sequence[int]) -> Any:
@@ -226,25 +229,28 @@ def _make_words_to_normals(rows: Sequence[int]) -> Any:
 
         `z` is (element, lane) or (element), and the words of row 0 begin at z[index].
         """
-        row_size = ROW * (z.lanes if isinstance(layout, LaneGroup) else 1)
-        starts = [index, index + row_size]
-        pairs = [concatenate([z.load(start + z.lanes * n) for n in range(2)]) for start in starts]
-        if z.itemsize == 4:
-            x, y = (words.bitcast(types.uint32) for words in pairs)
-        else:
-            x, y = (words.bitcast(types.uint64).convert(types.uint32) for words in pairs)
-
+        lanes = z.lanes
+        row_starts = [index, index + _row_size(layout, z)]
+        x, y = (_load_words(z, start) for start in row_starts)
         normals = _box_muller(x, y, z.dtype)
         for row in rows:
-            for n in range(2):
-                vector = normals[row].shuffle(range(z.lanes * n, z.lanes * (n + 1)))
-                z.store(starts[row] + z.lanes * n, vector)
+            for half in (0, lanes):
+                vector = normals[row].shuffle(range(half, half + lanes))
+                z.store(row_starts[row] + half, vector)
 
     return words_to_normals
 
 
-_store_first_pair, _store_second_pair = _make_store_words((0,)), _make_store_words((1,))
-_store_both_pairs = _make_store_words((0, 1))
+def _load_words(z: TracedArray, start: Traced) -> Traced:
+    """Return the words that two vectors of z hold in their bits, from z[start] on."""
+    numbers = concatenate([z.load(start), z.load(start + z.lanes)])
+    if z.dtype == types.float64:
+        return numbers.bitcast(types.uint64).convert(types.uint32)
+    return numbers.bitcast(types.uint32)
+
+
+_store_first_pair, _store_second_pair = _make_store_words((0, 1)), _make_store_words((2, 3))
+_store_both_pairs = _make_store_words(range(4))
 _first_row_to_normals, _second_row_to_normals = _make_words_to_normals((0,)), _make_words_to_normals((1,))
 _both_rows_to_normals = _make_words_to_normals((0, 1))
 
@@ -268,13 +274,15 @@ def _store_words_of_chunk(layout, z, counter, low, high, chunk, chunk_size):
         stop = start + 2 * stride
         row0, row1 = _needed_rows(low, high, start, stop)
         row2, row3 = _needed_rows(low, high, start + 2 * ROW, stop + 2 * ROW)
-        first_pair, second_pair = row0 or row1, row2 or row3
-        if first_pair and second_pair:
-            _store_both_pairs(layout, z, counter, u64(block), block * group_size)
-        elif first_pair:
-            _store_first_pair(layout, z, counter, u64(block), block * group_size)
-        elif second_pair:
-            _store_second_pair(layout, z, counter, u64(block), block * group_size)
+        needs_first_pair = row0 or row1
+        needs_second_pair = row2 or row3
+        index = block * group_size
+        if needs_first_pair and needs_second_pair:
+            _store_both_pairs(layout, z, counter, u64(block), index)
+        elif needs_first_pair:
+            _store_first_pair(layout, z, counter, u64(block), index)
+        elif needs_second_pair:
+            _store_second_pair(layout, z, counter, u64(block), index)
 
 
 @compiled
@@ -287,12 +295,12 @@ def _convert_words_of_chunk(layout, z, low, high, chunk, chunk_size):
     step = 2 * lanes_of(z) // group_size  # blocks in two vectors
     for pair in range(chunk, TILE, 2 * ROW):
         for start in range(pair, pair + chunk_size, step):
-            first, second = _needed_rows(low, high, start, start + step)
-            if first and second:
+            needs_first_row, needs_second_row = _needed_rows(low, high, start, start + step)
+            if needs_first_row and needs_second_row:
                 _both_rows_to_normals(layout, z, start * group_size)
-            elif first:
+            elif needs_first_row:
                 _first_row_to_normals(layout, z, start * group_size)
-            elif second:
+            elif needs_second_row:
                 _second_row_to_normals(layout, z, start * group_size)
 
 

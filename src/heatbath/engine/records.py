@@ -75,14 +75,16 @@ def take_notes(layout, record, sample, group, setup, buffers, notes):
     notes : `Notes`, which are filled
     """
     state, network, room = buffers.state, setup.network, buffers.room
+    sample_index = sample - notes.done - 1  # in the array of samples
+    is_kept = 0 <= sample_index < notes.samples.shape[1]
     for lane in range(group.members):
         if state.running[lane] == 0:
             continue
         chain = group.first + lane
         if record >= 0:
             _record_state(layout, record, chain, lane, notes, setup, state)
-        if notes.done < sample <= notes.done + notes.samples.shape[1]:
-            _keep_sample(layout, sample - notes.done - 1, chain, lane, state, notes)
+        if is_kept:
+            _keep_sample(layout, sample_index, chain, lane, state, notes)
 
     if record >= 0 and notes.losses[record]:
         _record_losses(layout, record, 0, group, state, notes, setup.table, network, room)
@@ -171,9 +173,11 @@ def _count_parameters(layout, u, lane, units, theta, low, high, counts):
     low, high : the ends of the histogram; `high` itself is in the last bin
     counts : array (bin) of bins of equal width, which are counted up
     """
-    group_size, bins = chains_in(layout, theta), counts.shape[0]
+    group_size = chains_in(layout, theta)
+    bin_count = counts.shape[0]
     for r in range(units.first[u], units.first[u + 1]):
         for e in range(units.ranges[2 * r], units.ranges[2 * r + 1]):
-            value = theta[e * group_size + lane]
-            if low <= value <= high:
-                counts[min(int((value - low) / (high - low) * bins), bins - 1)] += 1
+            parameter = theta[e * group_size + lane]
+            if low <= parameter <= high:
+                position = int((parameter - low) / (high - low) * bin_count)
+                counts[min(position, bin_count - 1)] += 1

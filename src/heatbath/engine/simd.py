@@ -676,6 +676,11 @@ def _result_type(function: Callable[..., Any], kinds: Sequence[Any]) -> Any:
     return result.kind
 
 
+def _number_type(kind: Any) -> Any:
+    """Return the type of the numbers in a vector, or of a number itself."""
+    return kind.dtype if isinstance(kind, Vector) else kind
+
+
 def _register_operator(sign: Any) -> None:
     """Make an operator work in compiled code on two vectors, or on a vector and a number of its type.
 
@@ -690,8 +695,7 @@ def _register_operator(sign: Any) -> None:
             if len(args) != 2 or not any(isinstance(kind, Vector) for kind in args):
                 return None
             left, right = map(types.unliteral, args)
-            dtypes = [kind.dtype if isinstance(kind, Vector) else kind for kind in (left, right)]
-            if dtypes[0] != dtypes[1]:
+            if _number_type(left) != _number_type(right):
                 return None
             return signature(_result_type(sign, (left, right)), left, right)
 

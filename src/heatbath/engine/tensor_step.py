@@ -51,15 +51,18 @@ BLOCKS = 16  # of pieces, for each thread: a slow core doesn't hold up the other
 # Columns of the array of tensors: addresses of θ, p, the gradient and the second moment; the position of the
 # first element in the numbering of the noise; the unit; the row of coefficients; how many steps; the chain
 THETA, MOMENTUM, GRADIENT, SECOND, FIRST, UNIT, ROW, STEP, CHAIN = range(9)
+# Columns of `Work.pieces`, and the last index of `Work.segments`
+PIECE_TENSOR, PIECE_FIRST, PIECE_STOP = range(3)
+FIRST_OPERATION, STOP_OPERATION, STOP_FRICTION = range(3)
 # Columns of the array of units: p·p where it was read, ξ, the square root of the rung's temperature
 KINETIC, XI, ROOT_TAU = range(3)
 
 
 class Work(NamedTuple):
-    """Pieces (tensor, first element, stop), and what to do with those of each unit in each pass."""
+    """Pieces, and what to do with those of each unit in each pass; their columns are above."""
 
     pieces: NDArray[np.int64]
-    segments: NDArray[np.int64]  # (passes, units, 3): first operation, stop, and the end of those on ξ
+    segments: NDArray[np.int64]  # (passes, units, 3); the operations on ξ begin where the others stop
     operations: NDArray[np.int64]
     table: NDArray[np.float64]  # (rows, operations, WIDTH)
     size: NDArray[np.int64]  # of each unit, as far as it is stepped
@@ -112,8 +115,11 @@ def fused_step(like, team, pieces, passes, finish, tensors, work, sums, units, s
         The columns KINETIC, XI and ROOT_TAU, of which the first two are updated.
     seed : uint64
     """
-    (region, threads), (first, stop), (first_pass, stop_pass) = team, pieces, passes
-    types, operations = pointer_types(pointer_to(like)), work.operations.shape[0]
+    region, threads = team
+    first, stop = pieces
+    first_pass, stop_pass = passes
+    types = pointer_types(pointer_to(like))
+    operations = work.operations.shape[0]
     blocks = min(stop - first, BLOCKS * threads)
     _, size = _reserve_buffers(types, operations, 0)
     memory = np.zeros(max(blocks, 1) * size + BYTES, np.uint8)
@@ -164,20 +170,24 @@ def _step_block(block, task, like, tensors, work, sums, units, seed):
     buffers, _ = _reserve_buffers(pointer_types(pointer_to(like)), work.operations.shape[0], address)
     buffers.thermostat.unit[0] = 1.0
     mode = flush_denormals()
-    count, folded_tensor = task.stop - task.first, -1  # the tensor that the moves are for
-    first_piece = task.first + count * block // task.blocks
-    stop_piece = task.first + count * (block + 1) // task.blocks
+    piece_count = task.stop - task.first
+    first_piece = task.first + piece_count * block // task.blocks
+    stop_piece = task.first + piece_count * (block + 1) // task.blocks
+    folded_tensor = -1  # the tensor that the moves are for
     for i in range(first_piece, stop_piece):
-        t = work.pieces[i, 0]
-        start, stop = work.segments[task.k, tensors[t, UNIT], 0], work.segments[task.k, tensors[t, UNIT], 1]
+        t = work.pieces[i, PIECE_TENSOR]
+        u = tensors[t, UNIT]
+        first_operation = work.segments[task.k, u, FIRST_OPERATION]
+        stop_operation = work.segments[task.k, u, STOP_OPERATION]
         sums[i] = -1.0
-        if stop <= start:
+        if stop_operation <= first_operation:
             continue
         if t != folded_tensor:
             folded_tensor = t
-            _fold_for_tensor(t, start, stop, tensors, work, units, buffers)
+            _fold_for_tensor(t, first_operation, stop_operation, tensors, work, units, buffers)
 
-        buffers.span[0], buffers.span[1] = work.pieces[i, 1], work.pieces[i, 2]
+        buffers.span[0] = work.pieces[i, PIECE_FIRST]
+        buffers.span[1] = work.pieces[i, PIECE_STOP]
         has_read = apply_segment(
             Alone(1), _tensors_at(t, tensors, like), buffers.span, (0, 1), buffers.moves, 0, seed,
             tensors[t, STEP], buffers.scratch, True,
@@ -194,7 +204,8 @@ def _tensors_at(t, tensors, like):
     They are moved back, so that the first element has its index in the numbering of the noise. `tensors` and
     `like` are as in `fused_step`.
     """
-    number, skipped = pointer_to(like), tensors[t, FIRST] * like.itemsize
+    number = pointer_to(like)
+    skipped = tensors[t, FIRST] * like.itemsize
     return Tensors(
         pointer_at(tensors[t, THETA] - skipped, number),
         pointer_at(tensors[t, MOMENTUM] - skipped, number),
@@ -245,22 +256,34 @@ def _finish_pass(k, tensors, work, sums, units, seed, scratch):
     seed : uint64
     scratch : `Scratch`, memory to work in
     """
-    total = np.full(units.shape[0], -1.0)
-    row = np.zeros(units.shape[0], np.int64)  # ξ has that of the tensor that was stepped most often
-    first = np.full(units.shape[0], -1, np.int64)  # and the noise of the first tensor
+    unit_count = units.shape[0]
+    kinetic = np.full(unit_count, -1.0)  # p·p of each unit
+    rows = np.zeros(unit_count, np.int64)  # ξ has the coefficients of the tensor that was stepped most often
+    first_tensors = np.full(unit_count, -1, np.int64)  # and the noise of the first tensor
     for i in range(work.pieces.shape[0]):
-        t = work.pieces[i, 0]
+        t = work.pieces[i, PIECE_TENSOR]
         u = tensors[t, UNIT]
-        row[u] = max(row[u], tensors[t, ROW])
-        first[u] = t if first[u] < 0 else first[u]
-        if not sums[i] < 0:  # NaN is a sum, too
-            total[u] = sums[i] if total[u] < 0 else total[u] + sums[i]
+        rows[u] = max(rows[u], tensors[t, ROW])
+        if first_tensors[u] < 0:
+            first_tensors[u] = t
+        kinetic[u] = _add_if_read(kinetic[u], sums[i])
 
-    for u in range(units.shape[0]):
-        if not total[u] < 0:
-            units[u, KINETIC] = total[u]
-        for o in range(work.segments[k, u, 1], work.segments[k, u, 2]):
-            _move_friction(o, u, work.table[row[u], o], tensors[first[u]], work, units, seed, scratch)
+    for u in range(unit_count):
+        if not kinetic[u] < 0:
+            units[u, KINETIC] = kinetic[u]
+        for o in range(work.segments[k, u, STOP_OPERATION], work.segments[k, u, STOP_FRICTION]):
+            first_tensor = tensors[first_tensors[u]]
+            _move_friction(o, u, work.table[rows[u], o], first_tensor, work, units, seed, scratch)
+
+
+@compiled
+def _add_if_read(kinetic, piece_sum):
+    """Return p·p of a unit with that of a piece added; either is below 0 where it wasn't read."""
+    if piece_sum < 0:  # NaN is a sum, too
+        return kinetic
+    if kinetic < 0:
+        return piece_sum
+    return kinetic + piece_sum
 
 
 @compiled
@@ -278,7 +301,8 @@ def _move_friction(o, u, columns, tensor, work, units, seed, scratch):
     seed : uint64
     scratch : `Scratch`, memory to work in
     """
-    operation, rung_root_tau = operation_of(pointer_to(work.operations), o), units[u, ROOT_TAU]
+    operation = operation_of(pointer_to(work.operations), o)
+    rung_root_tau = units[u, ROOT_TAU]
     if operation.kind == THERMOSTAT:
         units[u, XI] += change_of_friction(
             columns[0], columns[1], columns[2], rung_root_tau, units[u, KINETIC], work.size[u]

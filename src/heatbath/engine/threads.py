@@ -37,7 +37,8 @@ class _BlasLimit:
 
     def clear(self) -> None:
         """Forget all callers."""
-        self.lock, self.users = threading.Lock(), 0
+        self.lock = threading.Lock()
+        self.users = 0
 
 
 _blas = _BlasLimit()
@@ -85,17 +86,22 @@ def thread_count(threads: int | None = None, default: int | None = None) -> int:
         return whole("threads", threads, low=1)
     setting = os.environ.get("HEATBATH_THREADS")
     if setting is not None:
-        if not setting.isdecimal() or int(setting) < 1:
-            raise ValueError(
-                f"HEATBATH_THREADS must be a whole number >= 1, got {setting!r}: change it, or unset it "
-                "to use all cores"
-            )
-        return int(setting)
+        return _threads_from_environment(setting)
     if default is not None:
         return default
     if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _threads_from_environment(setting: str) -> int:
+    """Return the number that HEATBATH_THREADS is set to; raise ValueError if it isn't a whole one >= 1."""
+    if not setting.isdecimal() or int(setting) < 1:
+        raise ValueError(
+            f"HEATBATH_THREADS must be a whole number >= 1, got {setting!r}: change it, or unset it "
+            "to use all cores"
+        )
+    return int(setting)
 
 
 def spread(work: Callable[[int, int], None], count: int, threads: int, even: bool = False) -> None:
@@ -115,13 +121,22 @@ def spread(work: Callable[[int, int], None], count: int, threads: int, even: boo
     if threads == 1 or count == 1:
         work(0, count)
         return
+
+    pool = _pool_of(threads)
+    most_blocks = threads if even else BLOCKS_PER_THREAD * threads
+    blocks = min(count, most_blocks)
+    spans = list(pairwise(count * i // blocks for i in range(blocks + 1)))
+    own_spans = spans[:1] if even else []
+    futures = [pool.submit(work, *span) for span in spans[len(own_spans) :]]
+    for span in own_spans:
+        work(*span)
+    for future in futures:
+        future.result()
+
+
+def _pool_of(threads: int) -> ThreadPoolExecutor:
+    """Return the pool with so many threads, which is made when it is first needed."""
     pool = _pools.get(threads)
     if pool is None:
         pool = _pools.setdefault(threads, ThreadPoolExecutor(threads, thread_name_prefix="heatbath"))
-    blocks = min(count, threads if even else BLOCKS_PER_THREAD * threads)
-    spans = list(pairwise([count * i // blocks for i in range(blocks + 1)]))
-    futures = [pool.submit(work, *span) for span in (spans[1:] if even else spans)]
-    if even:
-        work(*spans[0])
-    for future in futures:
-        future.result()
+    return pool
