@@ -230,7 +230,7 @@ def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[.
         The signature has the command's own parameters except `options`, and one for each setting.
         """
         signature = inspect.signature(command, eval_str=True)
-        parameters = [given for given in signature.parameters.values() if given.name != "options"]
+        parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
         parameters += [_option_parameter(setting) for setting in settings]
 
         @wraps(command)

@@ -206,8 +206,8 @@ def _plan_or_search(
         )
 
     sizes = {name: training[name] for name in SIZES if name in training}
-    others = {name: value for name, value in training.items() if name not in (*SIZES, "colder_from")}
-    run_settings = RunSettings(**others)
+    options = {name: value for name, value in training.items() if name not in (*SIZES, "colder_from")}
+    run_settings = RunSettings(**options)
     if command == "train":
         return prepare(problem, network, cast(Partition, methods), **sizes, settings=run_settings)
     return make_plan(problem, network, methods, **sizes, settings=run_settings, call=cast(Call, command))

@@ -98,8 +98,8 @@ class Columns(NamedTuple):
         """Return which other role a column in `ignore` has, in words; "" if it has none."""
         if name in self.reserved:
             return "is the target, or the weights"
-        others = [option for option in ("categorical", "keep") if name in self.options[option]]
-        return " and ".join(f"in {option}" for option in others)
+        options = [option for option in ("categorical", "keep") if name in self.options[option]]
+        return " and ".join(f"in {option}" for option in options)
 
 
 class Examples(NamedTuple):

@@ -342,17 +342,17 @@ def _checked_classes(probabilities: object, labels: object) -> tuple[Floats, NDA
     ValueError
         If values aren't probabilities, or labels aren't the indices of classes, one for each example.
     """
-    given = _as_table("probabilities", probabilities)
+    table = _as_table("probabilities", probabilities)
     y = _as_table("labels", labels)
-    sum_error = 0.0 if given.shape[1] == 1 else np.abs(given.sum(axis=1) - 1).max()
-    is_within = given.min() >= -ROUNDING and given.max() <= 1 + ROUNDING
+    sum_error = 0.0 if table.shape[1] == 1 else np.abs(table.sum(axis=1) - 1).max()
+    is_within = table.min() >= -ROUNDING and table.max() <= 1 + ROUNDING
     if not is_within or sum_error > SUM_ROUNDING:
         raise ValueError(
-            f"probabilities must lie between 0 and 1 (got {given.min():g} to {given.max():g}) and, with a "
+            f"probabilities must lie between 0 and 1 (got {table.min():g} to {table.max():g}) and, with a "
             "column for each class, sum to 1 in each row: put logits through a sigmoid or softmax first"
         )
 
-    p = np.clip(each_class(given), 0, 1)
+    p = np.clip(each_class(table), 0, 1)
     if y.shape != (len(p), 1):
         raise ValueError(f"labels must have one value for each of the {len(p)} examples, got shape {y.shape}")
     if not np.isin(y, np.arange(p.shape[1])).all():

@@ -549,9 +549,9 @@ def _lowering_problems(kind: type[Method], letter: str, meaning: Letter) -> list
     problems = []
     lowered = {operation for operation, _ in meaning.lower}
     if not lowered or not lowered <= operations.FOR_LETTERS:
-        given = sorted(lowered) or "nothing"
+        lowered_names = sorted(lowered) or "nothing"
         accepted = "those of heatbath.methods.operations except READ"
-        problems.append(f"letter {letter!r} lowers to {given}, accepted are {accepted}")
+        problems.append(f"letter {letter!r} lowers to {lowered_names}, accepted are {accepted}")
 
     moves = not lowered.isdisjoint(operations.MOVING)
     kicks = not lowered.isdisjoint(operations.DESCENDING)

@@ -131,15 +131,15 @@ def add_legend(ax: Axes) -> None:
     available_width = LEGEND_ROOM * POINTS_PER_INCH * figure.get_figwidth() * ax.get_position().width
     columns, width = _legend_layout(labels, available_width)
 
-    place: dict[str, Any] = {"loc": "upper right", "bbox_to_anchor": (1.0, 0.0)}
+    anchor: dict[str, Any] = {"loc": "upper right", "bbox_to_anchor": (1.0, 0.0)}
     is_narrow = width <= NARROW_LEGEND * available_width
     if is_narrow:
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
+        anchor = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
     below_labels = ScaledTranslation(0, -2.9 * TEXT_SIZE / POINTS_PER_INCH, figure.dpi_scale_trans)
     ax.legend(
         handles,
         labels,
-        **place,
+        **anchor,
         bbox_transform=ax.transAxes + below_labels,
         ncols=columns,
         fontsize=SMALL_SIZE,

@@ -386,8 +386,8 @@ def join(plan: Plan, pieces: Iterable[RunPiece], earlier: xr.Dataset | None = No
 
     if earlier is not None:
         for result in recorded:
-            before = tuple(slice(size) for size in earlier[result.name].shape)
-            joined[result.name][before] = earlier[result.name].values
+            earlier_span = tuple(slice(size) for size in earlier[result.name].shape)
+            joined[result.name][earlier_span] = earlier[result.name].values
 
     for piece in pieces:
         used = computed if piece.end == plan.steps else recorded  # the state is that of the last piece

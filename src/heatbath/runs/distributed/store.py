@@ -299,11 +299,11 @@ class Store:
 
         if different and about.host not in self._reported_hosts:
             self._reported_hosts.add(about.host)
-            there = ", ".join(f"{key} {remote.get(key, 'unknown')}" for key in different)
-            here = ", ".join(f"{key} {local.get(key, 'unknown')}" for key in different)
+            remote_versions = ", ".join(f"{key} {remote.get(key, 'unknown')}" for key in different)
+            local_versions = ", ".join(f"{key} {local.get(key, 'unknown')}" for key in different)
             warn(
-                f"{about.host} has {there}, and this computer {here}: chains that were computed there "
-                "may differ in their last bits from what they would be here",
+                f"{about.host} has {remote_versions}, and this computer {local_versions}: chains that were "
+                "computed there may differ in their last bits from what they would be here",
                 DifferentBitsWarning,
             )
 

@@ -515,12 +515,12 @@ def _with_chains(group: NewGroup) -> NewGroup:
         return group
 
     entries = listed(group["params"])  # once, as it may be an iterator
-    found = [_find_stack(tensor_of(entry)) for entry in entries]
-    stacks = [stack for stack in found if stack is not None]
+    matches = [_find_stack(tensor_of(entry)) for entry in entries]
+    stacks = [stack for stack in matches if stack is not None]
     if not stacks:
         return group | {"params": entries}
     chains = stacks[0].chains
-    if len(stacks) < len(found) or any(stack.chains is not chains for stack in stacks):
+    if len(stacks) < len(matches) or any(stack.chains is not chains for stack in stacks):
         raise ValueError(
             "a group mixes the parameters of a Chains with other parameters: give each Chains its own groups"
         )

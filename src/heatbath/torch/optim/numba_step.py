@@ -157,15 +157,15 @@ class CompiledStep:
 
 def _tables_of_units(units: list[StepTensors]) -> TablesOfUnits:
     """Return each table of the units once, with its program, as several chains may share them."""
-    found = TablesOfUnits([], [], [])
+    unique = TablesOfUnits([], [], [])
     positions: dict[int, int] = {}  # by the id of a table
     for unit in units:
         position = positions.setdefault(id(unit.table), len(positions))
-        found.owners.append(position)
-        if position == len(found.tables):
-            found.tables.append(unit.table)
-            found.programs.append(unit.program)
-    return found
+        unique.owners.append(position)
+        if position == len(unique.tables):
+            unique.tables.append(unit.table)
+            unique.programs.append(unit.program)
+    return unique
 
 
 def _kernel_arguments(units: list[StepTensors], code: StageCode, table: Table) -> KernelArguments:

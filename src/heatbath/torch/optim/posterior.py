@@ -482,10 +482,10 @@ def _weights_of_examples(rows: Tensor, weights: Tensor | None) -> Tensor:
 
 def _tensors(label: str, batches: object) -> Iterator[Tensor]:
     """Yield the tensor, or the tensors of an iterable, in double; refuse other values by their label."""
-    given = [batches] if isinstance(batches, Tensor) else batches
-    if not isinstance(given, Iterable):
-        raise TypeError(f"{label} must be a tensor, or one for each batch, got {shown(given)}")
-    for batch in given:
+    tensors = [batches] if isinstance(batches, Tensor) else batches
+    if not isinstance(tensors, Iterable):
+        raise TypeError(f"{label} must be a tensor, or one for each batch, got {shown(tensors)}")
+    for batch in tensors:
         if not isinstance(batch, Tensor):
             raise TypeError(f"{label} must be a tensor, or one for each batch, got {shown(batch)}")
         yield batch.detach().double()

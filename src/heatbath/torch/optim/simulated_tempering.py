@@ -52,7 +52,8 @@ def propose_and_accept(parts: list[StepPart], loss: object) -> Move | None:
         step = part.group["step"] + offset
         if step == 0 or step % ladder.every:
             return None
-        return _move_at_step(step, ladder, part.group, [other.group for other in parts], losses)
+        groups = [tempered.group for tempered in parts]
+        return _move_at_step(step, ladder, part.group, groups, losses)
     return None
 
 

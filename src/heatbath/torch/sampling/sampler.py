@@ -406,12 +406,12 @@ class Sampler:
                 if interrupted():
                     return False
                 losses = self._advance()
-                now = time.perf_counter()
-                self.seconds = seconds_before + now - start_time
-                if progress is not None and now - report_time >= PROGRESS_INTERVAL:
-                    report_time = now
-                    progress(self._progress(call, first_step, now - start_time, losses))
-                if checkpoint is not None and now - save_time >= every:
+                current_time = time.perf_counter()
+                self.seconds = seconds_before + current_time - start_time
+                if progress is not None and current_time - report_time >= PROGRESS_INTERVAL:
+                    report_time = current_time
+                    progress(self._progress(call, first_step, current_time - start_time, losses))
+                if checkpoint is not None and current_time - save_time >= every:
                     self.save(checkpoint)
                     save_time = time.perf_counter()
         return True
