@@ -317,7 +317,9 @@ def test_a_linear_model_with_known_noise_of_students_law_has_the_posterior_that_
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 def test_location_and_scale_of_students_law_have_the_posterior_that_is_known(temperature, monkeypatch):
     """The input is 0, so that the bias alone says something."""
-    monkeypatch.setattr("heatbath.models.likelihood.FEWEST", 10)  # more draws in a short run
+    monkeypatch.setattr(
+        "heatbath.models.likelihood.FEWEST_STEPS_BETWEEN_DRAWS", 10
+    )  # more draws in a short run
     given = problem("regression", np.zeros((30, 1)), Y[:, None])
 
     def law(T):
@@ -378,7 +380,7 @@ def test_a_weight_of_two_is_two_examples(kind):
 
 
 def test_location_and_scale_of_students_law_with_weights_have_the_posterior_that_is_known(monkeypatch):
-    monkeypatch.setattr("heatbath.models.likelihood.FEWEST", 10)
+    monkeypatch.setattr("heatbath.models.likelihood.FEWEST_STEPS_BETWEEN_DRAWS", 10)
     weights = np.where(np.arange(15) < 10, 0.1, 3.0)  # shapes on both sides of 1
     y = Y[:15]
     v = np.average((y - np.average(y, weights=weights)) ** 2, weights=weights)

@@ -515,7 +515,7 @@ def _search(tuning: Tuning, folder: Path, execution: Execution) -> SearchReport:
         result = tuning.find(folder, options, display)
 
     run = None
-    if tuning.fresh:
+    if tuning.fresh_chains:
         plan = tuning.fresh_plan(result.partitions)
         with Display(plan, console) as display:
             run = tuning.train(plan, folder, options, display)

@@ -65,7 +65,7 @@ class Tuning:
         return self.search.problem
 
     @property
-    def fresh(self) -> int:
+    def fresh_chains(self) -> int:
         """Number of fresh chains of each method."""
         return int(self.settings["search"]["fresh"])
 
@@ -80,10 +80,10 @@ class Tuning:
         return int(self.settings["search"]["seed"]) + 1
 
     @property
-    def cold(self) -> int | None:
+    def cold_from(self) -> int | None:
         """Step from which on the fresh runs have a lower temperature; None if they don't."""
         steps = self.search.steps
-        if not self.fresh or not self.settings["search"]["cooled"] or steps < COLD_SHARE:
+        if not self.fresh_chains or not self.settings["search"]["cooled"] or steps < COLD_SHARE:
             return None
         return steps - steps // COLD_SHARE
 
@@ -121,19 +121,19 @@ class Tuning:
             The best partition of each method, by label. Its temperature is lowered for the last steps if the
             settings say so.
         """
-        settings = self.settings["search"]
-        cold = self.cold
-        if cold is not None:
-            partitions = {name: partition.cooled(cold) for name, partition in partitions.items()}
+        search_settings = self.settings["search"]
+        cold_from = self.cold_from
+        if cold_from is not None:
+            partitions = {name: partition.cooled(cold_from) for name, partition in partitions.items()}
         return make_plan(
             self.problem,
             self.search.network,
             partitions,
             self.search.steps,
-            chains=self.fresh,
+            chains=self.fresh_chains,
             call="compare",
             seed=self.seed,
-            **{name: settings[name] for name in ("batch", "shuffled", "dtype")},
+            **{name: search_settings[name] for name in ("batch", "shuffled", "dtype")},
         )
 
     def train(
@@ -177,11 +177,11 @@ class Tuning:
         network = self.settings["network"]
         changed = _without_defaults(network, network_to_plain(MLP()))
 
-        search = self.settings["search"] | {"chains": max(self.fresh, 1), "seed": self.seed}
+        search = self.settings["search"] | {"chains": max(self.fresh_chains, 1), "seed": self.seed}
         training = {key: search[key] for key in ("steps", "batch", "chains", "seed")}
         training |= _without_defaults({key: search[key] for key in ("shuffled", "dtype")}, DEFAULTS)
-        if self.cold is not None:
-            training["colder_from"] = self.cold
+        if self.cold_from is not None:
+            training["colder_from"] = self.cold_from
 
         words = [
             *option_words("problem", _problem_without_defaults(self.settings["problem"])),
@@ -268,7 +268,7 @@ def prepare_tuning(settings: Settings) -> tuple[Tuning, Settings]:
         "search": {**chosen, "batch": plan.batch},
     }
     tuning = Tuning(search, plan, complete)
-    if tuning.fresh:  # the fresh runs are prepared only after the search, but must fit in memory, too
+    if tuning.fresh_chains:  # the fresh runs are prepared only after the search, but must fit in memory, too
         examples = {family.name: family.make(_middle_of_ranges(family)) for family in search.families}
         check_memory(tuning.fresh_plan(examples), 2)
     return tuning, complete

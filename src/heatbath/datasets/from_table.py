@@ -392,7 +392,7 @@ def _prefix_errors(prefix: str) -> Iterator[None]:
 
 
 def _determining_features(problem: Problem, targets: list[str]) -> list[str]:
-    """Return a warning for each feature that is perfectly correlated with a target, at most five.
+    """Return a warning for each feature and target that are perfectly correlated, at most five.
 
     Such a feature often becomes known only together with the target. Several classes aren't checked, because
     their indices have no order.

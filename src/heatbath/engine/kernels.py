@@ -320,10 +320,10 @@ def _fold_for_eight_chains(layout, operations, low, high, chains, lane, n, moves
     ----------
     layout : `Layout`, one chain alone or chains side by side in the lanes of a vector
     operations : pointer to rows of `OperationRow`
-    chains : `EightChains`, whose `coefficients` are overwritten
+    chains : `EightChains`; each move is built in its `coefficients`, and copied from there when finished
     lane : the lane of the first of the chains
     n : the step, which counts for Adam
-    moves : `Moves`; those of the segment are written
+    moves : `Moves`, whose rows, coefficients and count of this segment are written
     segment : number of the segment
     """
     rows = offset_pointer(moves.rows, segment * moves.capacity * MOVE_COLUMNS)
@@ -334,13 +334,13 @@ def _fold_for_eight_chains(layout, operations, low, high, chains, lane, n, moves
         operation = operation_of(operations, i)
         if operation.kind == READ and reached < FINISHED:
             row[READ_POINT] = READ_BEFORE_NOISE if reached < NOISE_STAGE else READ_AFTER_NOISE
-            reached = max(reached, DRIFT_STAGE)
+            reached = max(reached, DRIFT_STAGE)  # a kick after it needs a new move
             continue
 
         stage = _stage_of(operation.kind, reached)
         if _needs_new_move(stage, reached, operation.stream_slot, row):
             if count > 0:
-                _finish_move(layout, moves, segment, count - 1, lane, chains.coefficients)
+                _store_coefficients_of_move(layout, moves, segment, count - 1, lane, chains.coefficients)
             row = offset_pointer(rows, count * MOVE_COLUMNS)
             _begin_move(row, operation, stage == FINISHED, chains)
             count += 1
@@ -351,7 +351,7 @@ def _fold_for_eight_chains(layout, operations, low, high, chains, lane, n, moves
         reached = stage
 
     if count > 0:
-        _finish_move(layout, moves, segment, count - 1, lane, chains.coefficients)
+        _store_coefficients_of_move(layout, moves, segment, count - 1, lane, chains.coefficients)
     moves.counts[segment] = count
 
 
@@ -485,8 +485,8 @@ def _set_adam_coefficients(n, columns, chains):
 
 
 @compiled(apart=True)
-def _finish_move(layout, moves, segment, move, lane, coefficients):
-    """Round the coefficients of a move to the precision of the chains, and set its NOISY and KICKED.
+def _store_coefficients_of_move(layout, moves, segment, move, lane, coefficients):
+    """Store the coefficients of a move in the precision of the chains, and set its NOISY and KICKED.
 
     Parameters
     ----------

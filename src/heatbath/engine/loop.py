@@ -530,25 +530,27 @@ def _weight_targets(state, room, lane, targets, degrees, variance):
 
     Parameters
     ----------
-    state : `LoopState`, whose `unit` is written
-    room : `Room`, whose `target_weights` and `tail_weights` are written
+    state : `LoopState`, whose `noise` has the variances (target, lane) and whose `unit` is written
+    room : `Room`, the working memory; its `target_weights` and `tail_weights` (target, lane) are written
     lane : the lane of the chain
     targets : number of targets with a variance
     degrees : ν, which is infinite for normal noise
     variance : `Draws`, how variances of the data are drawn, or None
     """
     lanes = lanes_of(state.theta)
-    log_sum = 0.0
-    for k in range(targets):
-        log_sum += math.log(state.noise[k * lanes + lane])
-    mean = state.noise[lane] if targets == 1 else math.exp(log_sum / max(targets, 1))  # s̄²
+    geometric_mean = state.noise[lane]  # s̄², of a single target its own variance
+    if targets != 1:
+        sum_of_logs = 0.0
+        for k in range(targets):
+            sum_of_logs += math.log(state.noise[k * lanes + lane])
+        geometric_mean = math.exp(sum_of_logs / max(targets, 1))
 
     for k in range(targets):
         index = k * lanes + lane
-        noise = state.noise[index]
-        room.target_weights[index] = mean / noise * (1.0 + 1.0 / degrees)
-        room.tail_weights[index] = 1.0 / (degrees * noise)
-    state.unit[lane] = 1.0 if variance is None else math.sqrt(mean)
+        target_variance = state.noise[index]  # s_k²
+        room.target_weights[index] = geometric_mean / target_variance * (1.0 + 1.0 / degrees)
+        room.tail_weights[index] = 1.0 / (degrees * target_variance)
+    state.unit[lane] = 1.0 if variance is None else math.sqrt(geometric_mean)
 
 
 @compiled

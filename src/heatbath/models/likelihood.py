@@ -58,8 +58,10 @@ from heatbath.reference.random import MOST_TARGETS
 
 SHAPE, SCALE = 1.0, 0.01
 """a and b of the prior IG(a, b v) of the noise variance, where v is the variance of the targets."""
-FEWEST = 50  # steps between two draws of the variance, at least
-COST = 4.0  # steps between two draws, at least, in units of a draw's cost: a forward pass over all examples
+FEWEST_STEPS_BETWEEN_DRAWS = 50  # steps between two draws of the variance, at least
+COST_OF_DRAW = (
+    4.0  # steps between two draws, at least, in units of a draw's cost: a forward pass over all examples
+)
 GRADIENT_COST = 3.0  # of a training step, in forward passes: one forward, and one backward that costs two
 TAILS = 4.0  # factor on this cost if each example has its own λ (measured with 50 hidden units)
 SAME = 1e-9  # relative difference of sums of weights that is rounding
@@ -320,8 +322,8 @@ def _draws(likelihood: Likelihood, n: float, T: float, batch: int) -> Draws:
     problem = likelihood.problem
     degrees = likelihood.degrees
     example_count = problem.X_train.shape[1]
-    cost = COST if degrees == math.inf else COST * TAILS
-    steps_between = max(FEWEST, math.ceil(cost * example_count / (GRADIENT_COST * batch)))
+    cost = COST_OF_DRAW if degrees == math.inf else COST_OF_DRAW * TAILS
+    steps_between = max(FEWEST_STEPS_BETWEEN_DRAWS, math.ceil(cost * example_count / (GRADIENT_COST * batch)))
     law = law_of_variance(n, T, spread(problem), steps_between)
     if degrees == math.inf:
         return law._replace(factor=law.factor * n / example_count)

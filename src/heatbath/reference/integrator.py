@@ -426,7 +426,15 @@ class Reference:
     def _starting_state(self, theta: Array, momenta: str, settled: Settled) -> State:
         """Return the state at step 0 with θ, each ξ at its start, and momenta that are zero or thermal.
 
-        It is also stored, since `_tau` reads the rungs.
+        It is also stored as `state`, since `_tau` reads the rungs.
+
+        Parameters
+        ----------
+        theta : array, (chains, parameters)
+        momenta : {"zero", "thermal"}
+            Momenta p = 0, or p = √τ R with a normal number R for each parameter.
+        settled : Settled
+            What the posterior sets, such as the variances of the targets.
         """
         chains, size = theta.shape
         xi: dict[str, Array] = {}
@@ -448,7 +456,7 @@ class Reference:
         if momenta == "zero":
             return self.state
 
-        R = numbers.normals(self.seed, numbers.START, 1, np.arange(chains), 0, 0, size)
+        R = numbers.normals(self.seed, numbers.START, 1, np.arange(chains), step=0, start=0, stop=size)
         for member in self.members:
             method = member.part.method
             if method.temperature is not None:

@@ -382,7 +382,7 @@ class LiveRun:
         return {part: counts[:, units_of_part].sum(axis=1) for part, units_of_part in units.items()}
 
     def _observe(self, losses: bool, histogram: tuple[float, float, int] | None, with_outputs: bool) -> Notes:
-        """Return what the observer, an ensemble that does not move, records at the parameters of the run.
+        """Record the state of the run with the observer, an ensemble that doesn't move; return its notes.
 
         Parameters
         ----------
@@ -403,12 +403,14 @@ class LiveRun:
         if with_outputs:
             sample_count = 1
             inputs = self._inputs_table
+        # The notes are arrays, which fill while the observer works
         notes = observer.take_notes(
             [0], [losses], self._test_table, histogram=histogram or NO_HISTOGRAM, last=sample_count,
             average=inputs,
         )  # fmt: skip
+        work_on_groups = observer.work(sample_count)
         with self._one_blas_thread():
-            observer.work(sample_count)(0, observer.groups)
+            work_on_groups(0, observer.groups)
         return notes
 
     def _in_user_units(self, outputs: Floats) -> Floats:
@@ -456,8 +458,8 @@ class LiveRun:
     def _make_ensemble(self, previous: Ensemble | None, partition: Partition) -> Ensemble:
         """Return an ensemble of all chains with the coefficients of a partition, and set `_simpler_from`.
 
-        That is the step from which on the last piece of every coefficient holds, so that a simpler ensemble
-        will do; 0 if this is that ensemble.
+        From that step on no coefficient changes any more, so that an ensemble without schedules will do. It
+        is 0 if none changes at all.
 
         Parameters
         ----------
@@ -473,7 +475,7 @@ class LiveRun:
         theta = start_of(plan, self._chains) if previous is None else previous.chains.theta
 
         last_change = grid.last_change_step(partition)
-        # one step later, as the closing letters of a step have the coefficients of the step before
+        # One step later, since the first letters of a step still close the step before, with its coefficients
         self._simpler_from = last_change + 1 if last_change else 0
         return make_ensemble(
             plan, [program], settled, theta, self._table, self._chains, self._threads, previous

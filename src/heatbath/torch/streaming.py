@@ -44,7 +44,7 @@ from heatbath._internal.interrupts import deferred_interrupts
 from heatbath._internal.warnings import DivergedWarning, warn
 from heatbath.diagnostics.drift import FALSE_ALARMS, SETTLED, DriftWarning, Watch
 from heatbath.diagnostics.statistics import NORMAL, BlockAverage, Estimate
-from heatbath.models.likelihood import COST, FEWEST
+from heatbath.models.likelihood import COST_OF_DRAW, FEWEST_STEPS_BETWEEN_DRAWS
 from heatbath.reference import random
 from heatbath.torch.data import CHUNK_SIZE, is_pair, prepare_inputs
 from heatbath.torch.optim.optimizer import Partitioned
@@ -488,16 +488,16 @@ class Stream:
 
     def _draw_examples(self, window: Window, arrived: int) -> tuple[Tensor, ...]:
         """Return the inputs and targets of a step from the window, when this many examples arrived."""
-        step_size = self._step_size(window, arrived)
-        if step_size >= window.count:
+        examples_per_step = self._examples_per_step(window, arrived)
+        if examples_per_step >= window.count:
             return window.rows(torch.arange(window.count))
         group = self._groups[0] if self._groups else {}
         seed = group.get("seed", 0)
         chain = group.get("chain", 0)
-        indices = random.batch(seed, chain, self._steps_made, window.count, step_size)
+        indices = random.batch(seed, chain, self._steps_made, window.count, examples_per_step)
         return window.rows(torch.as_tensor(indices))
 
-    def _step_size(self, window: Window, arrived: int) -> int:
+    def _examples_per_step(self, window: Window, arrived: int) -> int:
         """Return how many examples a step is to have, when this many arrived."""
         if self.batch == "all":
             return window.count
@@ -512,9 +512,11 @@ class Stream:
         if window is None or not self._samples_noise:
             return
         assert isinstance(self.optimizer, Partitioned)
-        step_size = self._step_size(window, self._sizes[-1])
+        examples_per_step = self._examples_per_step(window, self._sizes[-1])
         passes_per_step = 3  # a forward pass, and a backward pass that takes twice as long
-        spacing = max(FEWEST, COST * window.count / (passes_per_step * step_size))
+        spacing = max(
+            FEWEST_STEPS_BETWEEN_DRAWS, COST_OF_DRAW * window.count / (passes_per_step * examples_per_step)
+        )
         if self._steps_made - self._step_of_draw < spacing:
             return
 

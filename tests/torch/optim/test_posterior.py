@@ -222,7 +222,7 @@ def test_optimisers_with_noise_that_is_drawn_follow_the_reference(name, fused):
 @pytest.mark.parametrize("w", [W, 0.1 + 3 * W.flip(0) * X[:, 0] ** 2], ids=["alike", "weighed"])
 def test_an_optimiser_follows_the_engine(w, temperature, monkeypatch):
     """The engine's loss is half of mse_loss: the same path in a time that is shorter by √2."""
-    monkeypatch.setattr("heatbath.models.likelihood.FEWEST", 10)
+    monkeypatch.setattr("heatbath.models.likelihood.FEWEST_STEPS_BETWEEN_DRAWS", 10)
     y, n = Y[:, :1], float(w.sum())
     weights = None if w is W else w
     empty = np.empty((1, 0, 3)), np.empty((1, 0, 1))

@@ -538,7 +538,7 @@ class SearchReport:
             "hidden": list(tuning.search.network.hidden),
             "steps": tuning.search.steps,
             "batch": settings["batch"],
-            "chains": tuning.fresh,
+            "chains": tuning.fresh_chains,
             "seed": tuning.seed,
             "rows": [],
         }
@@ -548,7 +548,7 @@ class SearchReport:
         methods = {family.name: self._method_to_json(family.name) for family in self.result.families}
         return values | {
             "best": {"method": self.result.winner},
-            "colder_from": tuning.cold,
+            "colder_from": tuning.cold_from,
             "search": search | {"methods": methods},
         }
 
@@ -567,7 +567,7 @@ class SearchReport:
         if best is None:
             return {"diverged": diverged, "without": result.without[name]}
 
-        cooling = "" if self.tuning.cold is None else f".cooled({self.tuning.cold})"
+        cooling = "" if self.tuning.cold_from is None else f".cooled({self.tuning.cold_from})"
         scores = ("loss", "accuracy", "single_loss", "single_accuracy")
         return {
             "diverged": diverged,

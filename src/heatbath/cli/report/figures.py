@@ -149,14 +149,14 @@ def _column_figures(report: RunReport) -> dict[str, Figure]:
 def _dependences(problem: Problem, effects: Sequence[Dependence]) -> Figure:
     """Draw the mean prediction over the values of a column, in a panel for each column.
 
-    Several targets have a row of panels each; all classes share one panel.
+    Several targets have a row of panels each; a single target, or all classes together, have rows that wrap.
 
     Parameters
     ----------
     problem
         The problem, with names of targets or classes.
     effects
-        Effects of the columns, one for each panel of a row.
+        Effects of the columns, one for each panel.
     """
     names = [style.plain_label(name, LONGEST_NAME) for name in problem.targets]
     output_count = effects[0].mean.shape[1]

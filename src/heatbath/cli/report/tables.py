@@ -65,7 +65,7 @@ def title(report: RunReport | SearchReport) -> str:
         sizes = f"{report.run.step:,} steps, batch {plan.batch}, {plan.chains} chains"
         return f"{name}, {_units(plan.network)} hidden units, {sizes}"
     tuning = report.tuning
-    sizes = f"{tuning.search.steps:,} steps, batch {tuning.batch}, {tuning.fresh} chains"
+    sizes = f"{tuning.search.steps:,} steps, batch {tuning.batch}, {tuning.fresh_chains} chains"
     return f"{name}, {_units(tuning.search.network)} hidden units, {sizes}"
 
 
@@ -339,11 +339,12 @@ def fresh_caption(report: SearchReport, fresh: RunReport) -> str:
     fresh
         Report on the fresh runs of its best candidates.
     """
-    cold = report.tuning.cold
+    cold = report.tuning.cold_from
     cooling = "" if cold is None else f"; colder from step {cold:,} on"
+    chain_count = report.tuning.fresh_chains
     return (
-        f"fresh runs on all training examples{cooling}: the averaged prediction of {report.tuning.fresh} "
-        f"networks, and means over single ones; {caption(fresh)}"
+        f"fresh runs on all training examples{cooling}: the averaged prediction of {chain_count} networks, and "
+        f"means over single ones; {caption(fresh)}"
     )
 
 

@@ -137,14 +137,14 @@ class BlockScheduler:
         self.plan = store.plan
         self.shared = store.shared
 
-        self.left = store.missing()
+        self.missing_chains = store.missing()
         self.unfinished = [UnfinishedChains(about, None) for about in store.unfinished()]
         self.sizes = BlockSizes(self.plan, 1, threads, store.first)
         self.under_way: dict[Future[Any], Task] = {}
-        self.lost: dict[int, int] = {}  # number of lost workers of a block, by its first chain
+        self.lost_workers: dict[int, int] = {}  # how many workers a block has lost, by its first chain
 
         self._limit = 0  # blocks under way at a time
-        self._counted = -math.inf  # when workers were counted
+        self._time_of_count = -math.inf  # of the workers, in seconds
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()  # in the order in which they ended
         self._means = Means()  # of the latest block of all chains
         for about in store.latest():
@@ -160,7 +160,7 @@ class BlockScheduler:
         with deferred_interrupts() as is_interrupted:  # so that every task that was submitted is known
             content = self.pool.share(self.shared)
             try:
-                while self.left or self.unfinished or self.under_way:
+                while self.missing_chains or self.unfinished or self.under_way:
                     if is_interrupted():
                         raise KeyboardInterrupt
                     self._submit_next_blocks(content)
@@ -178,11 +178,11 @@ class BlockScheduler:
 
         The workers are counted now and then, as they may come and go.
         """
-        if time.perf_counter() - self._counted > COUNTING:
+        if time.perf_counter() - self._time_of_count > COUNTING:
             self.sizes.workers = self.pool.workers(self.threads)
             self._limit = self.pool.ahead(self.threads) * self.sizes.workers
-            self._counted = time.perf_counter()
-        while (self.left or self.unfinished) and len(self.under_way) < self._limit:
+            self._time_of_count = time.perf_counter()
+        while (self.missing_chains or self.unfinished) and len(self.under_way) < self._limit:
             self._submit(self._next_task(), content)
 
     def _take_ended(self, content: PlanContent) -> None:
@@ -225,11 +225,11 @@ class BlockScheduler:
 
     def _next_chains(self) -> range:
         """Remove the chains of a new block from what is left to do, and return them."""
-        free = self.left.pop(0)
-        left_count = len(free) + sum(map(len, self.left))
+        free = self.missing_chains.pop(0)
+        left_count = len(free) + sum(map(len, self.missing_chains))
         stop = min(free.start + self.sizes.chains(left_count), free.stop)
         if stop < free.stop:
-            self.left.insert(0, range(stop, free.stop))
+            self.missing_chains.insert(0, range(stop, free.stop))
         return range(free.start, stop)
 
     def _submit(self, task: Task, content: PlanContent) -> None:
@@ -252,8 +252,8 @@ class BlockScheduler:
         try:
             block = self.pool.received(future.result())
         except Exception as error:
-            self.lost[task.first] = self.lost.get(task.first, 0) + 1
-            if self.pool.is_lost(error) and self.lost[task.first] <= RETRIES:
+            self.lost_workers[task.first] = self.lost_workers.get(task.first, 0) + 1
+            if self.pool.is_lost(error) and self.lost_workers[task.first] <= RETRIES:
                 self._submit(task, content)
                 return
             raise self._failure(task, "failed on a worker", error) from error
@@ -265,7 +265,7 @@ class BlockScheduler:
         except ValueError as error:
             raise self._failure(task, "came back from a worker and cannot be taken", error) from error
         self._count(block, continues=task.step > self.store.first)
-        self.lost.pop(task.first, None)
+        self.lost_workers.pop(task.first, None)
         self.sizes.learn(block.about, time.perf_counter() - begin)
 
     def _count(self, block: FinishedBlock, continues: bool) -> None:
