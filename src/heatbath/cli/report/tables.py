@@ -343,8 +343,8 @@ def fresh_caption(report: SearchReport, fresh: RunReport) -> str:
     cooling = "" if cold is None else f"; colder from step {cold:,} on"
     chain_count = report.tuning.fresh_chains
     return (
-        f"fresh runs on all training examples{cooling}: the averaged prediction of {chain_count} networks, and "
-        f"means over single ones; {caption(fresh)}"
+        f"fresh runs on all training examples{cooling}: the averaged prediction of {chain_count} networks, "
+        f"and means over single ones; {caption(fresh)}"
     )
 
 
