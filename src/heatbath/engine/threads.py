@@ -125,7 +125,7 @@ def spread(work: Callable[[int, int], None], count: int, threads: int, even: boo
     pool = _pool_of(threads)
     most_blocks = threads if even else BLOCKS_PER_THREAD * threads
     blocks = min(count, most_blocks)
-    spans = list(pairwise(count * i // blocks for i in range(blocks + 1)))
+    spans = list(pairwise([count * i // blocks for i in range(blocks + 1)]))
     own_spans = spans[:1] if even else []
     futures = [pool.submit(work, *span) for span in spans[len(own_spans) :]]
     for span in own_spans:

@@ -152,12 +152,12 @@ class MLP:
         return np.concatenate(widths) * (2 * uniforms(seed, START, 0, numbers, 0, 0, size) - 1)
 
     def forward(self, theta: ArrayLike, x: ArrayLike, outputs: int) -> Array:
-        """Return the outputs of the network in float64.
+        """Return the outputs of networks in float64.
 
         Parameters
         ----------
-        theta : array_like, (parameters,)
-            The parameters.
+        theta : array_like, (..., parameters)
+            The parameters of each network.
         x : array_like, (examples, inputs)
             The inputs.
         outputs : int
@@ -165,16 +165,17 @@ class MLP:
 
         Returns
         -------
-        array, (examples, outputs)
+        array, (..., examples, outputs)
         """
         parameters = np.asarray(theta, np.float64)
         inputs = np.asarray(x, np.float64)
         sizes = self.sizes(inputs.shape[-1], outputs)
-        network_outputs = np.empty((len(inputs), outputs))
+        network_outputs = np.empty((*parameters.shape[:-1], len(inputs), outputs))
         block_size = block(AT_ONCE // max(sizes[1:]))
-        for start in range(0, len(inputs), block_size):
-            rows = slice(start, start + block_size)
-            network_outputs[rows] = self._forward_block(parameters, inputs[rows], sizes)
+        for network in np.ndindex(parameters.shape[:-1]):  # one at a time, to need little memory
+            for start in range(0, len(inputs), block_size):
+                rows = slice(start, start + block_size)
+                network_outputs[network][rows] = self._forward_block(parameters[network], inputs[rows], sizes)
         return network_outputs
 
     def _forward_block(self, theta: Array, x: Array, sizes: Sequence[int]) -> Array:

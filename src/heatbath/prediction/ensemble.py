@@ -65,9 +65,7 @@ def laws(
     variances : array, (samples, targets), or None
         Noise variances of the targets for each network, if there are any.
     """
-    outputs = np.empty((len(thetas), len(x), likelihood.outputs))
-    for sample, theta in enumerate(thetas):
-        outputs[sample] = network.forward(theta, x, likelihood.outputs)
+    outputs = network.forward(thetas, x, likelihood.outputs)
     if TASKS[likelihood.problem.task].classes:
         return Categorical(outputs)
     return mixture_of(likelihood, outputs, variances)

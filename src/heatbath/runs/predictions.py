@@ -157,11 +157,7 @@ def network_outputs(run: Run, X: ArrayLike, samples: bool) -> NDArray[np.float64
     theta = kept_samples(run).values if samples else run.theta
     x = standardised_inputs(run.problem, X)
     likelihood = run.plan.likelihood
-    output_count = likelihood.outputs
-    outputs = np.empty((*theta.shape[:-1], len(x), output_count))
-    for network in np.ndindex(theta.shape[:-1]):  # one network at a time, to need little memory
-        outputs[network] = run.network.forward(theta[network], x, output_count)
-    return likelihood.values(outputs)
+    return likelihood.values(run.network.forward(theta, x, likelihood.outputs))
 
 
 def running_averages(run: Run) -> xr.Dataset:

@@ -13,6 +13,7 @@ import heatbath as hb
 import heatbath.torch as ht
 from heatbath.methods.schedules import Cycle, Linear
 from heatbath.torch.optim.architectures import EMBEDDINGS, VECTORS, block_names
+from heatbath.torch.prediction.states import Fingerprint
 from heatbath.torch.tuning.search_space import families
 from tests.torch.deep import ResNet, gpt2
 
@@ -423,7 +424,7 @@ def test_what_is_frozen_is_compared_but_for_the_order_of_sums(share, same):
     samples = ht.Samples(model)
     samples.take()
     for name, (total, size) in samples._frozen.items():
-        samples._frozen[name] = [total + share * 50 * size, size * (1 - share)]
+        samples._frozen[name] = Fingerprint(total + share * 50 * size, size * (1 - share))
     if same:
         assert len(list(samples)) == 1
     else:
