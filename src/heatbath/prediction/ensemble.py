@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets.problem import Floats
