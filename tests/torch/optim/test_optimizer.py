@@ -646,3 +646,21 @@ def test_adaptive_langevin_is_at_its_temperature_whatever_noise_the_gradient_has
     (found,) = optimizer.gradient_noise().values()
     assert found.value == pytest.approx(noise**2, rel=0.05)
     assert theta.detach().square().mean().item() * K == pytest.approx(TAU, rel=0.15)
+
+
+def test_a_group_whose_shards_cannot_be_stepped_is_not_added(monkeypatch):
+    model, extra = torch.nn.Linear(2, 1), torch.nn.Parameter(torch.zeros(2))
+    optimizer = ht.Langevin(model, lr=0.1, gamma=1.0, tau=1e-3)
+
+    def refuse(tensor):
+        raise RuntimeError("sharded in another way")
+
+    with monkeypatch.context() as context:
+        context.setattr("heatbath.torch.optim.sharding.shard_of", refuse)
+        with pytest.raises(RuntimeError, match="sharded in another way"):
+            optimizer.add_param_group({"params": [extra], "method": hb.SGD()})
+    assert len(optimizer.param_groups) == 1
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    optimizer.add_param_group({"params": [extra], "method": hb.SGD()})
+    assert len(optimizer.param_groups) == 2

@@ -199,7 +199,7 @@ class Partitioned(Optimizer):
         ValueError
             If it has no method, another number of chains, or another ladder of temperatures.
         RuntimeError
-            If its parameters are sharded in a way that cannot be stepped.
+            If its parameters are sharded in a way that cannot be stepped; then the group isn't added.
         """
         (new_group,) = with_stacked_parameters(with_chains_of_parameters([check_has_method(param_group)]))
         if new_group.get("seed") is None:
@@ -216,9 +216,13 @@ class Partitioned(Optimizer):
         super().add_param_group(new_group)
         group = self.param_groups[-1]
         self._repeat_values(group)
-        shards = list(map(sharding.shard_of, group["params"]))  # refuses what cannot be stepped
-        if group["chains"] and any(shards):
-            raise RuntimeError(sharding.SHARDED_CHAINS)
+        try:
+            shards = list(map(sharding.shard_of, group["params"]))  # refuses what cannot be stepped
+            if group["chains"] and any(shards):
+                raise RuntimeError(sharding.SHARDED_CHAINS)
+        except RuntimeError:
+            self.param_groups.pop()
+            raise
         self._original_ids += map(id, group["params"])
         self._parts = StepParts(self._wrapper, self._original_ids)
 
