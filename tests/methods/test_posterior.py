@@ -49,7 +49,7 @@ def weights_of(given):
 @pytest.fixture
 def often(monkeypatch):
     """Have variances drawn every ten steps: more of them in a short run."""
-    monkeypatch.setattr("heatbath.models.likelihood.FEWEST", 10)
+    monkeypatch.setattr("heatbath.models.likelihood.FEWEST_STEPS_BETWEEN_DRAWS", 10)
 
 
 # The law of θ and the variance, of a linear model
