@@ -316,6 +316,14 @@ class TuningResult(Trials):
     lasts
         Runs of the last rung of each round, and of the finalists that were run again: comparisons, trained
         without the validation examples.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> result = hb.tune(problem, hb.MLP((5,)), hb.LaLa, steps=80, candidates=4)
+    >>> result.winner, result.run.step
+    ('LaLa', 80)
     """
 
     lasts: Sequence[Run]
