@@ -311,9 +311,9 @@ def _are_near_an_end(distances: NDArray[np.float64]) -> bool:
 class TuningResult(Trials):
     """Result of `tune`: the best `partition`, its `run`, and all candidates with their scores.
 
-    Parameters
+    Attributes
     ----------
-    lasts
+    lasts : sequence of Run
         Runs of the last rung of each round, and of the finalists that were run again: comparisons, trained
         without the validation examples.
 
