@@ -8,7 +8,7 @@ writes them anew, between the two marks on each page; a test sees to it that the
 from __future__ import annotations
 
 import re
-from inspect import signature
+from inspect import cleandoc, signature
 from pathlib import Path
 from typing import Any
 
@@ -67,20 +67,23 @@ def parameters() -> str:
     """Return the rows of the estimators' parameters, from their docstrings, with defaults."""
     rows: dict[str, str] = {}
     for kind in (hb.ThermodynamicRegressor, hb.ThermodynamicClassifier):
-        entries = re.findall(r"^    - (`.*?)(?=^    - |^$)", kind.__doc__ or "", re.MULTILINE | re.DOTALL)
-        said = dict(" ".join(entry.split()).split(": ", 1) for entry in entries)
-        defaults = {name: p.default for name, p in signature(kind).parameters.items()}
-        alone = {name for names in said for name in _quoted(names)}
-        for names, text in said.items():
-            chosen = [*_quoted(names), *(n for n in _quoted(text) if n in defaults and n not in alone)]
-            chosen = list(dict.fromkeys(chosen))
-            values = ", ".join(f"`{defaults[name]!r}`" for name in chosen)
-            rows.setdefault(names, f"| {', '.join(f'`{name}`' for name in chosen)} | {values} | {text} |")
+        defaults = {name: parameter.default for name, parameter in signature(kind).parameters.items()}
+        for names, text in described(kind).items():
+            values = ", ".join(f"`{defaults[name]!r}`" for name in names)
+            rows.setdefault(names[0], f"| {', '.join(f'`{name}`' for name in names)} | {values} | {text} |")
     return "\n".join(["| parameter | default | |", "| --- | --- | --- |", *rows.values(), ""])
 
 
-def _quoted(text: str) -> list[str]:
-    return re.findall(r"`(\w+)`", text)
+def described(kind: type) -> dict[tuple[str, ...], str]:
+    """Return the text on each parameter, or parameters that share one, in a docstring of NumPy's style.
+
+    The bold title that begins a group of parameters is left out.
+    """
+    section = cleandoc(kind.__doc__ or "").split("\nParameters\n----------\n")[1]
+    section = re.split(r"\n\n\w+\n---", section)[0]  # up to the next section
+    entries = re.findall(r"^(\w.*)\n((?:    .*(?:\n|$))+)", section, re.MULTILINE)
+    texts = {tuple(names.split(", ")): " ".join(text.split()) for names, text in entries}
+    return {names: re.sub(r"^\*\*.*?\*\* ", "", text) for names, text in texts.items()}
 
 
 PAGES = {"command-line.md": options, "scikit-learn.md": parameters}

@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -94,10 +95,54 @@ def test_the_examples_of_the_docstrings_hold(module):
     assert done.attempted > 0
 
 
-def test_the_public_functions_have_examples():
-    runs = (hb.train, hb.sweep, hb.compare, hb.load, hb.Run.resume, hb.Run.predict)
-    for public in (*runs, hb.predict, hb.sample):
-        assert ">>>" in public.__doc__, public
+def public_names():
+    """Return the public classes and functions, but not torch's optimisers that are made of methods."""
+    names = [(package, name) for package in (hb, hb.torch) for name in {*dir(package)} - {"annotations"}]
+    values = [getattr(package, name) for package, name in names if not name.startswith("_")]
+    public = [value for value in values if inspect.isclass(value) or inspect.isfunction(value)]
+    return [value for value in public if value.__module__ != "heatbath.torch"]
+
+
+def documentation_problems(public):
+    """Return what the docstring of a class or function lacks.
+
+    Warnings, and results that list their attributes, need no parameters: users don't make them.
+    """
+    parts = re.split(r"(?:^|\n\n)(\w+)\n-+\n", inspect.cleandoc(public.__doc__ or ""))
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    problems = [] if ">>>" in sections.get("Examples", "") else ["no examples"]
+    is_result = inspect.isclass(public) and (issubclass(public, Warning) or "Attributes" in sections)
+    if not is_result or "Parameters" in sections:
+        described = re.findall(r"^\*{0,2}(\w.*?)(?: : .*)?$", sections.get("Parameters", ""), re.MULTILINE)
+        names = {name.strip("*") for line in described for name in line.split(", ")}
+        problems += [
+            f"no parameter {name}" for name in inspect.signature(public).parameters if name not in names
+        ]
+    if inspect.isfunction(public) and public.__annotations__.get("return") not in ("None", None):
+        problems += [] if "Returns" in sections else ["no returns"]
+    return problems
+
+
+def test_everything_public_has_parameters_returns_and_examples():
+    found = {public.__name__: documentation_problems(public) for public in public_names()}
+    assert len(found) > 60
+    assert {name: problems for name, problems in found.items() if problems} == {}
+    for method in (hb.Run.resume, hb.Run.predict):
+        assert ">>>" in method.__doc__, method
+
+
+def test_a_docstring_that_lacks_something_is_noticed():
+    def scale(x: float, by: float) -> "float":
+        """Scale a number.
+
+        Parameters
+        ----------
+        x
+            The number.
+        """
+        return x * by
+
+    assert documentation_problems(scale) == ["no examples", "no parameter by", "no returns"]
 
 
 def test_the_table_of_words_has_every_named_word_with_its_exact_and_measured_variance():

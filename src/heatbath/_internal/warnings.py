@@ -10,39 +10,111 @@ import warnings
 
 
 class DivergedWarning(RuntimeWarning):
-    """Some chains are no longer finite and have been stopped; the others continue."""
+    """Some chains are no longer finite and have been stopped; the others continue.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from heatbath import DivergedWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", DivergedWarning)  # raise it as an exception
+    """
 
 
 class StaleNoiseWarning(RuntimeWarning):
-    """A run is too short to draw the noise of the data, which keeps its initial value."""
+    """A run is too short to draw the noise of the data, which keeps its initial value.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from heatbath import StaleNoiseWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", StaleNoiseWarning)  # don't show it
+    """
 
 
 class InterruptedWarning(RuntimeWarning):
-    """Ctrl-C has ended a run before its last step; the returned run can be resumed."""
+    """Ctrl-C has ended a run before its last step; the returned run can be resumed.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from heatbath import InterruptedWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", InterruptedWarning)  # raise it as an exception
+    """
 
 
 class OffTemperatureWarning(RuntimeWarning):
-    """A run is not at its intended temperature, so it samples another distribution."""
+    """A run is not at its intended temperature, so it samples another distribution.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from heatbath import OffTemperatureWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", OffTemperatureWarning)  # raise it as an exception
+    """
 
 
 class NotConvergedWarning(RuntimeWarning):
-    """The chains of a sampler disagree, or have too few independent samples: run more steps."""
+    """The chains of a sampler disagree, or have too few independent samples: run more steps.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from heatbath.torch import NotConvergedWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", NotConvergedWarning)  # raise it as an exception
+    """
 
 
 class UnstableThermostatWarning(RuntimeWarning):
-    """The stepsize times the frequency of a thermostat has reached 2, so ξ oscillates without bound."""
+    """The stepsize times the frequency of a thermostat has reached 2, so ξ oscillates without bound.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from heatbath.torch import UnstableThermostatWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", UnstableThermostatWarning)  # raise it as an exception
+    """
 
 
 class WorseThanSingleWarning(RuntimeWarning):
-    """The average over samples predicts worse than the single network, by more than chance."""
+    """The average over samples predicts worse than the single network, by more than chance.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from heatbath.torch import WorseThanSingleWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", WorseThanSingleWarning)  # raise it as an exception
+    """
 
 
 class StaleStatisticsWarning(RuntimeWarning):
-    """The batch norms of samples have running means that belong to other parameters."""
+    """The batch norms of samples have running means that belong to other parameters.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from heatbath.torch import StaleStatisticsWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", StaleStatisticsWarning)  # raise it as an exception
+    """
 
 
 class SearchEdgeWarning(UserWarning):
-    """The best values of a coefficient lie at an end of its range: better ones may lie outside."""
+    """The best values of a coefficient lie at an end of its range: better ones may lie outside.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from heatbath import SearchEdgeWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", SearchEdgeWarning)  # don't show it
+    """
 
 
 class UnforeseenDataWarning(RuntimeWarning):
@@ -54,6 +126,13 @@ class CoarseStepsWarning(UserWarning):
 
     Up to that point the distribution is nearly right. Above it, chains may make rare and large excursions,
     which raise the coefficient without showing in its interval or in the temperatures.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from heatbath.torch import CoarseStepsWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", CoarseStepsWarning)  # raise it as an exception
     """
 
 

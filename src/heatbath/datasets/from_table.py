@@ -182,6 +182,14 @@ def from_table(  # noqa: PLR0913 # options by keyword
         If names, cells or targets are wrong; the message lists what it has found.
     MemoryError
         If a file would not fit in memory; its first rows show that, before the others are read.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import heatbath as hb
+    >>> table = pd.DataFrame({"size": range(10), "grown": ["no", "yes"] * 5})
+    >>> hb.from_table(table, "grown", keep=["size"])
+    Problem('table', binary, 8 training and 2 test examples, 1 inputs, 1 outputs)
     """
     import pandas as pd
 

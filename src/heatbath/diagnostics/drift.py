@@ -58,6 +58,11 @@ class DriftWarning(RuntimeWarning):
         The R that has reached its bound.
     since
         Estimated number of values since the change.
+
+    Examples
+    --------
+    >>> print(DriftWarning("the loss", step=506, statistic=22135.3, since=6))
+    the data have changed: the loss has risen since about 6 batches ago, seen at batch 506 (R = 2.21e+04)
     """
 
     def __init__(self, series: str = "", step: int = 0, statistic: float = math.nan, since: int = 0) -> None:

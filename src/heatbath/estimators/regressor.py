@@ -25,45 +25,87 @@ DEGREES = 4.0  # degrees of freedom of Student's distribution
 class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[misc]
     """Predict one or several values as the mean of many networks sampled from their posterior.
 
-    - `hidden`, `activation`: sizes of the hidden layers, and their activation function.
-    - `prior`: prior standard deviation of the parameters. "auto" finds one for each layer (1 in fits of fewer
-      than 360 steps, 0.5 with early stopping); a number, one for each layer, or "fan_in" fix it, see
-      `Posterior`.
-    - `temperature`: 1 samples the posterior, below 1 a cold posterior.
-    - `refine`: factor on the usual amount of work: larger takes longer and fits better.
-    - `method`: your own `Partition` instead of Langevin dynamics that sample the posterior. It has its own
-      `prior` and `temperature`.
-    - `steps`: None trains until the predictions have converged, up to a few thousand steps; `run_.found` has
-      the details. With your own method, None means one step per example, at least 200 and at most 20,000.
-    - `batch`: examples in a mini-batch, or all if there are fewer. None takes all examples where that is
-      affordable, and 32 with your own method.
-    - `chains`, `samples`: predictions average `samples` networks of each of `chains` chains, spread over the
-      second half of the steps (at most one per step). None for 8 chains, fewer for large tables, and 4 with
-      your own method.
-    - `scale`: give every feature mean 0 and variance 1 over the training examples.
-    - `window`: number of latest examples that `partial_fit` learns from, including those of earlier calls.
-    - `encode`: accept tables with columns of any kind: text, dates, truth values, missing cells. A
-      `TableEncoder` encodes them and becomes `encoder_`.
-    - `early_stopping`: set `validation_fraction` of the examples aside and check their loss, averaged over
-      chains, at every sample from the start. Training ends when it has not fallen by `tol` for
-      `n_iter_no_change` checks; predictions average the latest `samples` samples.
-    - `warm_start`: `fit` continues where the last fit ended, as `partial_fit` does.
-    - `random_state`: None for different results each time; a whole number is the `seed` of `train`.
-    - `threads`: None for HEATBATH_THREADS, or one within joblib's parallel calls, or all cores. Results don't
-      depend on it.
-    - `verbose`: print the steps and the loss during the fit.
-    - `noise`: standard deviation of the data around the true values, in their units, one for each target.
-      "sampled" finds it together with the networks. "network" lets it depend on the features: the network
-      predicts it, too (the prior "auto" is then 0.5).
-    - `likelihood`: "normal" noise; "student" for noise with outliers (Student's distribution with 4 degrees
-      of freedom); "poisson" for counts, whole numbers from 0, which have no `noise`.
-
     Targets are scaled to mean 0 and variance 1 internally, except counts. A sample weight is how often an
     example counts, in the loss, in the scale of features and targets and in the posterior: weight 2 is the
     same as two copies, weight 0 leaves it out.
 
-    Attributes of a fitted regressor: `n_features_in_`, `feature_names_in_` (of a table with names), `n_iter_`
-    (steps so far), `loss_curve_` (training loss over time, averaged over chains) and `run_` (the `Run`).
+    Parameters
+    ----------
+    hidden, activation
+        **What to fit.** Sizes of the hidden layers, and their activation function.
+    prior
+        Prior standard deviation of the parameters. "auto" finds one for each layer (1 in fits of fewer than
+        360 steps, 0.5 with early stopping); a number, one for each layer, or "fan_in" fix it, see
+        `Posterior`.
+    temperature
+        1 samples the posterior, below 1 a cold posterior.
+    method
+        Your own `Partition` instead of Langevin dynamics that sample the posterior. It has its own `prior`
+        and `temperature`.
+
+    refine
+        **How long.** Factor on the usual amount of work: larger takes longer and fits better.
+    steps
+        None trains until the predictions have converged, up to a few thousand steps; `run_.found` has the
+        details. With your own method, None means one step per example, at least 200 and at most 20,000.
+    batch
+        Examples in a mini-batch, or all if there are fewer. None takes all examples where that is affordable,
+        and 32 with your own method.
+    chains, samples
+        Predictions average `samples` networks of each of `chains` chains, spread over the second half of the
+        steps (at most one per step). None for 8 chains, fewer for large tables, and 4 with your own method.
+    early_stopping, validation_fraction, tol, n_iter_no_change
+        Set `validation_fraction` of the examples aside and check their loss, averaged over chains, at every
+        sample from the start. Training ends when it has not fallen by `tol` for `n_iter_no_change` checks;
+        predictions average the latest `samples` samples.
+
+    scale
+        **The data.** Give every feature mean 0 and variance 1 over the training examples.
+    encode
+        Accept tables with columns of any kind: text, dates, truth values, missing cells. A `TableEncoder`
+        encodes them and becomes `encoder_`.
+    window
+        Number of latest examples that `partial_fit` learns from, including those of earlier calls.
+    warm_start
+        `fit` continues where the last fit ended, as `partial_fit` does.
+
+    random_state
+        **How to run.** None for different results each time; a whole number is the `seed` of `train`.
+    threads
+        None for HEATBATH_THREADS, or one within joblib's parallel calls, or all cores. Results don't depend
+        on it.
+    verbose
+        Print the steps and the loss during the fit.
+
+    noise
+        **Noise of the data.** Standard deviation of the data around the true values, in their units, one for
+        each target. "sampled" finds it together with the networks. "network" lets it depend on the features:
+        the network predicts it, too (the prior "auto" is then 0.5).
+    likelihood
+        "normal" noise; "student" for noise with outliers (Student's distribution with 4 degrees of freedom);
+        "poisson" for counts, whole numbers from 0, which have no `noise`.
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_
+        Number of features, and their names if the table has names.
+    n_iter_
+        Steps so far.
+    loss_curve_
+        Training loss over time, averaged over chains.
+    run_
+        The `Run`, with the samples.
+    encoder_
+        The `TableEncoder`, with `encode=True`.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> X = np.linspace(-1, 1, 40)[:, None]
+    >>> regressor = hb.ThermodynamicRegressor(hidden=(5,), prior=1.0, steps=200, chains=2, random_state=0)
+    >>> mean, deviation = regressor.fit(X, 3 * X[:, 0]).predict([[-0.9], [0.9]], return_std=True)
+    >>> bool(mean[0] < 0 < mean[1] and (deviation > 0).all())
+    True
     """
 
     noise: float | Sequence[float] | Literal["sampled", "network"] = "sampled"

@@ -64,6 +64,21 @@ class Adam(Method):
 
     m = β₁ m + (1 - β₁) G, s = β₂ s + (1 - β₂) G², and at step n
     θ += h m/(1 - β₁ⁿ)/(sqrt(s/(1 - β₂ⁿ)) + eps). p is m.
+
+    Parameters
+    ----------
+    beta1, beta2 : float, schedule or list, optional
+        Decay β₁ of the mean of the gradient, and β₂ of the mean of its squares.
+    eps : float, schedule or list, optional
+        Number added to the root of the mean of squares.
+    weight_decay : float, schedule or list, optional
+        Precision λ of the Gaussian prior, which adds λ|θ|²/2 to the loss.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> hb.Adam(beta1=0.8)
+    Adam(beta1=0.8, beta2=0.999, eps=1e-08)
     """
 
     beta1: Coefficient = varying(SHARE, "Decay of the mean of the gradient.", 0.9, symbol="β₁")

@@ -11,6 +11,13 @@ from heatbath.methods.ranges import Between
 
 @dataclass(frozen=True, repr=False)
 class Frozen(Method):
-    """Keep the parameters fixed. It has no coefficients."""
+    """Keep the parameters fixed. It has no coefficients.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> hb.Partition({"layer1": hb.Frozen(), "layer2": hb.SGD()}, h=0.1)
+    Partition({'layer1': Frozen(), 'layer2': SGD()}, h=0.1)
+    """
 
     searched: ClassVar[dict[str, Between]] = {}

@@ -52,6 +52,21 @@ class Momentum(Method):
 
     - kind 1: v = μ v + h G, θ += v. It is OBA at τ = 0 with stepsize sqrt(h), μ = exp(-γ sqrt(h)).
     - kind 2: v = μ v + (1 - μ) G, θ += h v.
+
+    Parameters
+    ----------
+    mu : float, schedule or list
+        Share μ of the velocity that remains after a step.
+    kind : {1, 2}, optional
+        Kind of momentum, as above.
+    weight_decay : float, schedule or list, optional
+        Precision λ of the Gaussian prior, which adds λ|θ|²/2 to the loss.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> hb.Momentum(mu=0.9)
+    Momentum(mu=0.9)
     """
 
     mu: Coefficient = varying(SHARE, "Share of the velocity that remains after a step.", symbol="μ")

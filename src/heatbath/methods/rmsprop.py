@@ -43,6 +43,21 @@ class RMSprop(Method):
     """RMSprop as in torch, with the Gaussian prior outside the mean of squares.
 
     s = α s + (1 - α) G², θ += h G/(sqrt(s) + eps). p is the last G.
+
+    Parameters
+    ----------
+    alpha : float, schedule or list, optional
+        Decay α of the mean of squares.
+    eps : float, schedule or list, optional
+        Number added to the root of the mean of squares.
+    weight_decay : float, schedule or list, optional
+        Precision λ of the Gaussian prior, which adds λ|θ|²/2 to the loss.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> hb.RMSprop(alpha=0.9)
+    RMSprop(alpha=0.9, eps=1e-08)
     """
 
     alpha: Coefficient = varying(SHARE, "Decay of the mean of squares.", 0.99, symbol="α")

@@ -24,7 +24,19 @@ def _act(moment: Moment) -> None:
 
 @dataclass(frozen=True, repr=False)
 class SGD(Method):
-    """Gradient descent: θ += h G."""
+    """Gradient descent: θ += h G.
+
+    Parameters
+    ----------
+    weight_decay : float, schedule or list, optional
+        Precision λ of the Gaussian prior, which adds λ|θ|²/2 to the loss.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> hb.SGD(weight_decay=1e-4)
+    SGD(weight_decay=0.0001)
+    """
 
     weight_decay: Coefficient = gaussian_prior()
 

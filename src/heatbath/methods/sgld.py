@@ -40,6 +40,19 @@ class SGLD(Method):
 
     This discretises dθ = G dt + σ dW, and samples exp(-L/τ) at τ = σ²/2, to first order in h. Algorithm 3 of
     the paper.
+
+    Parameters
+    ----------
+    sigma : float, schedule or list, optional
+        Driving noise σ. Leave it out if the partition has a posterior.
+    weight_decay : float, schedule or list, optional
+        Precision λ of the Gaussian prior, which adds λ|θ|²/2 to the loss.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> hb.SGLD(sigma=0.01)
+    SGLD(sigma=0.01)
     """
 
     sigma: Coefficient | None = varying(NON_NEGATIVE, "Driving noise.", None, symbol="σ")

@@ -32,6 +32,15 @@ class Prediction(NamedTuple, Generic[A]):
     noise : array, (outputs,) or (examples, outputs), or None
         Mean variance of the data around the samples' values; one for each example if it depends on the
         inputs. None for classes, and without a posterior.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> run = hb.train(problem, hb.MLP((5,)), hb.AdLaLa(), steps=100, chains=2, samples=5)
+    >>> prediction = run.predict([[0.5, 1.0], [0.0, 1.0]])
+    >>> prediction.mean.shape, prediction.mutual_information.shape
+    ((2, 1), (2,))
     """
 
     mean: A

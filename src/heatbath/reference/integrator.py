@@ -124,6 +124,16 @@ class Reference:
     ------
     ValueError
         If an argument is missing, has another shape, or asks for something that the reference can't run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import heatbath as hb
+    >>> partition = hb.Partition(hb.Langevin(gamma=1.0, tau=0.1), h=0.1)
+    >>> chains = hb.Reference(lambda theta, batch: theta, np.ones((4, 2)), partition)  # a loss of |θ|²/2
+    >>> chains.advance(10)
+    >>> chains.state.theta.shape
+    (4, 2)
     """
 
     def __init__(  # noqa: PLR0913 # options by keyword

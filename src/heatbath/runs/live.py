@@ -73,6 +73,16 @@ class Snapshot:
         The configurational temperature by part, (chain,).
     histogram : dict
         The numbers of parameters in each bin by part, (chain, bin).
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> live = hb.LiveRun(problem, hb.MLP((5,)), hb.AdLaLa(), chains=2)
+    >>> live.advance(10)
+    >>> snapshot = live.look()
+    >>> snapshot.step, snapshot.alive.tolist(), snapshot.loss.shape
+    (10, [True, True], (2, 2))
     """
 
     step: int

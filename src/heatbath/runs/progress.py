@@ -30,6 +30,15 @@ class Progress:
         True in short runs that find something for the run itself.
     run : Run or None
         The run so far, at the end of each round after which a run that finds its length continues.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> seen = []
+    >>> run = hb.train(problem, hb.MLP((5,)), hb.AdLaLa(), steps=100, record=1, progress=seen.append)
+    >>> seen[-1].step, seen[-1].steps
+    (100, 100)
     """
 
     step: int

@@ -57,6 +57,14 @@ class Run:
         labelled by the values of their coefficients, in a comparison by the name of their method.
     former : str
         The earlier version of heatbath that began the run, if it rounded otherwise; else "".
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> run = hb.train(problem, hb.MLP((5,)), hb.AdLaLa(), steps=100, chains=2, record=4)
+    >>> run.step, run.data["temperature"].sizes["record"], run.predict([[0.5, 1.0]]).mean.shape
+    (100, 4, (1, 1))
     """
 
     plan: Plan
@@ -610,6 +618,11 @@ def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:
     problem
         The run's own data, if they cannot be made again here from their recipe (MNIST in another folder,
         say); the checksum must be the same.
+
+    Returns
+    -------
+    Run
+        The run as it was saved; `Run.resume` continues it.
 
     Raises
     ------

@@ -54,6 +54,14 @@ def module_configurational(
     ------
     ValueError
         If there are no samples.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Linear(1, 1, bias=False)
+    >>> samples = [{"weight": torch.tensor([[w]])} for w in (-1.0, 0.5, 1.0, -0.5)]
+    >>> module_configurational(model, samples, lambda: model.weight.square().sum() / 2)["all"].value
+    0.625
     """
     previous = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     virials: list[dict[str, float]] = []  # θ·∇U of each sample, by the name of the parameter
@@ -103,6 +111,19 @@ def module_convergence(chains: Chains, samples: Iterable[State], x: object) -> C
     ------
     ValueError
         If there are too few chains or samples.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from heatbath.torch import Chains, Samples
+    >>> chains = Chains(torch.nn.Linear(2, 1), 2)
+    >>> samples = Samples(chains)
+    >>> for _ in range(10):  # in place of ten steps of a sampler
+    ...     weight = torch.nn.init.normal_(next(chains.parameters()))
+    ...     taken = samples.take()
+    >>> convergence = module_convergence(chains, samples, torch.eye(2))
+    >>> convergence.rhat > 0, convergence.ess > 0
+    (True, True)
     """
     import torch
 
@@ -151,6 +172,14 @@ def module_gradient_noise(model: nn.Module, losses: Iterable[Callable[[], Tensor
     ------
     ValueError
         If there are fewer than two mini-batches.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Linear(1, 1, bias=False)
+    >>> losses = [lambda x=x: model(torch.full((1, 1), x)).mean() for x in (1.0, 3.0)]
+    >>> module_gradient_noise(model, losses)["all"]
+    2.0
     """
     import torch
 
@@ -194,6 +223,20 @@ def module_roughness(
         Number of points along each side.
     task
         "binary" or "classes".
+
+    Returns
+    -------
+    float
+        The mean norm of the gradient over the points of the square.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Linear(2, 1)
+    >>> with torch.no_grad():
+    ...     weight = torch.nn.init.zeros_(model.weight)
+    >>> module_roughness(model, -1.0, 1.0, points=5, task="binary")
+    0.0
     """
     import torch
 

@@ -67,6 +67,16 @@ def line_torch(
         If a state is not one of this model.
     TypeError
         If the loss is not one number, or an argument has the wrong type.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Linear(1, 1)
+    >>> states = [{"weight": torch.full((1, 1), w), "bias": torch.zeros(1)} for w in (0.0, 1.0)]
+    >>> x = torch.ones(3, 1)
+    >>> line = line_torch(model, lambda model: model(x).mean(), *states, alphas=[0.0, 0.5, 1.0])
+    >>> line.loss.values.tolist()
+    [0.0, 0.5, 1.0]
     """
     grid, weights = line_weights(alphas)
     return _evaluate(model, loss_function, {"state_a": state_a, "state_b": state_b}, grid, weights)
@@ -98,6 +108,17 @@ def surface_torch(
     -------
     xarray.Dataset
         `loss` by `alpha` and `beta`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Linear(1, 1)
+    >>> states = [{"weight": torch.full((1, 1), w), "bias": torch.zeros(1)} for w in (0.0, 1.0, 2.0)]
+    >>> x = torch.ones(3, 1)
+    >>> ends = [0.0, 1.0]
+    >>> surface = surface_torch(model, lambda model: model(x).mean(), *states, alphas=ends, betas=ends)
+    >>> surface.loss.values.tolist()
+    [[0.0, 0.0], [2.0, 1.0]]
     """
     states = {"state_0": state_0, "state_a": state_a, "state_b": state_b}
     grid, weights = surface_weights(alphas, betas)

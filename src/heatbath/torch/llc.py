@@ -103,6 +103,17 @@ class LearningCoefficient:
         L(θ0).
     size : int
         Number of parameters that moved.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from heatbath.torch import llc
+    >>> model = torch.nn.Linear(2, 1, bias=False)
+    >>> X = torch.eye(2)
+    >>> loss = torch.nn.functional.mse_loss
+    >>> result = llc(model, loss, (X, model(X).detach()), beta=1.0, chains=2, burn_in=10, draws=20, seed=1)
+    >>> result.trace.shape, result.size
+    ((2, 20), 2)
     """
 
     trace: Floats = field(compare=False)

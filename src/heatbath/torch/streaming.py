@@ -71,6 +71,18 @@ class Learned(NamedTuple):
         Number of examples that count now.
     drift
         The drift, if the data were seen to have changed; otherwise None.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from heatbath.torch import Langevin, LossPosterior, Stream
+    >>> model = torch.nn.Linear(2, 1)
+    >>> posterior = LossPosterior("mse_loss", n=1, noise=0.1)
+    >>> optimizer = Langevin(model, lr=0.1, gamma=1.0, posterior=posterior)
+    >>> stream = Stream(model, optimizer, torch.nn.functional.mse_loss, window=500)
+    >>> learned = stream.learn(torch.ones(20, 2), torch.zeros(20, 1))
+    >>> learned.n, learned.drift
+    (20, None)
     """
 
     loss: float

@@ -311,11 +311,19 @@ def _are_near_an_end(distances: NDArray[np.float64]) -> bool:
 class TuningResult(Trials):
     """Result of `tune`: the best `partition`, its `run`, and all candidates with their scores.
 
-    Parameters
+    Attributes
     ----------
-    lasts
+    lasts : sequence of Run
         Runs of the last rung of each round, and of the finalists that were run again: comparisons, trained
         without the validation examples.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> result = hb.tune(problem, hb.MLP((5,)), hb.LaLa, steps=80, candidates=4)
+    >>> result.winner, result.run.step
+    ('LaLa', 80)
     """
 
     lasts: Sequence[Run]

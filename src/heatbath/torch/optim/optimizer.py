@@ -93,6 +93,22 @@ class Partitioned(Optimizer):
     of `group["schedules"]`. A parameter without a gradient is skipped; when it has one again, its last step
     is closed with the coefficients of its group's last step. Momenta of parameters in half precision are in
     float32, with a float32 copy of the parameter beside them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import heatbath as hb
+    >>> from heatbath.torch import Partitioned
+    >>> hidden, output = torch.nn.Linear(2, 5), torch.nn.Linear(5, 1)
+    >>> groups = [
+    ...     {"params": hidden.parameters(), "method": hb.AdaptiveLangevin(tau=1e-4)},
+    ...     {"params": output.parameters(), "method": hb.Langevin(gamma=0.5, tau=1e-4)},
+    ... ]
+    >>> optimizer = Partitioned(groups, lr=0.1)
+    >>> output(hidden(torch.ones(3, 2)).tanh()).square().mean().backward()
+    >>> optimizer.step()
+    >>> [group["method"] for group in optimizer.param_groups]
+    ['AdaptiveLangevin', 'Langevin']
     """
 
     param_groups: list[ParamGroup]  # type: ignore[assignment]  # torch has dicts of anything

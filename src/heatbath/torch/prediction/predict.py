@@ -131,6 +131,14 @@ def outputs(model: nn.Module, samples: Iterable[State], x: object, *, task: Task
     numpy.ndarray
         Probabilities, values or rates in float64, (chains, samples, examples, ..., outputs). A module that is
         not `Chains` has one chain. Chains that are not finite are NaN.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Linear(2, 1)
+    >>> states = [model.state_dict()] * 3
+    >>> outputs(model, states, torch.ones(5, 2), task="regression").shape
+    (1, 3, 5, 1)
     """
     check_module(model)
     choice("task", task, tuple(TASKS))

@@ -81,6 +81,17 @@ class Samples:
     -----
     Frozen parameters (`requires_grad=False`) are not stored, because they don't change: samples contain those
     of the model, and raise an error if these have changed. So samples of adapters are small.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from heatbath.torch import Samples
+    >>> model = torch.nn.Linear(2, 1)
+    >>> samples = Samples(model, burn_in=10, thin=5)
+    >>> for _ in range(30):  # in place of 30 steps of training
+    ...     taken = samples.take()
+    >>> len(samples)
+    4
     """
 
     def __init__(

@@ -47,6 +47,15 @@ class Report:
         Log score of the average minus that of the single network, paired by example: the average is better
         where it's below 0. Half the squared error takes the place of the log score where the law of the data
         is not known.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from heatbath.torch import Report
+    >>> averaged, single = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([[0.6, 0.4], [0.4, 0.6]])
+    >>> report = Report.of_classes("classes", [0, 1], averaged, single)
+    >>> report.averaged["log_loss"].value < report.single["log_loss"].value
+    True
     """
 
     forecasts: dict[str, Forecast]

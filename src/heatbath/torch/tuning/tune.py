@@ -80,6 +80,13 @@ class TunedModels(Trials):
     ----------
     trained : dict
         The best model of each method, as a `Trained`, at the end of its last rung.
+
+    Examples
+    --------
+    >>> X = torch.linspace(-1, 1, 40)[:, None]
+    >>> result = tune(lambda: torch.nn.Linear(1, 1), (X, X.sin()), "Langevin", steps=8, candidates=2)
+    >>> sorted(result.trained), result.model
+    (['Langevin'], Linear(in_features=1, out_features=1, bias=True))
     """
 
     trained: Mapping[str, Trained]
