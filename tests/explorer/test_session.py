@@ -29,7 +29,7 @@ def explorer(monkeypatch):
 
 
 class Wire:
-    """A websocket of the server's, of which the test is the other end."""
+    """A websocket of the server's; the test is the other end."""
 
     def __init__(self, explorer, session=""):
         self.sent, self.inbox = [], asyncio.Queue()
@@ -57,7 +57,7 @@ class Wire:
         return [json.loads(message["text"]) for message in self.sent if "text" in message]
 
     async def until(self, kind, **fields):
-        """The first message of a kind, and with these fields, as soon as it is there."""
+        """Wait for the first message of a kind with the given fields, and return it."""
         while True:
             for message in self.texts():
                 if message["type"] == kind and fields.items() <= message.items():

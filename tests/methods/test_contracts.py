@@ -13,7 +13,7 @@ from heatbath.methods import known_methods
 from heatbath.methods.presets import PRESETS
 from tests.methods.contracts import CONTRACTS, example
 from tests.optional import optional
-from tests.stubs import PLACE, stubs
+from tests.stubs import PLACE, stub_text
 
 ht = optional("heatbath.torch")
 classes = optional("heatbath.torch.optim.classes")
@@ -124,4 +124,4 @@ def test_a_question_would_be_found():
 
 
 def test_the_stubs_say_what_the_classes_are():
-    assert PLACE.read_text(encoding="utf-8") == stubs(), "run python -m tests.stubs"
+    assert PLACE.read_text(encoding="utf-8") == stub_text(), "run python -m tests.stubs"

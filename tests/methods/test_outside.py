@@ -29,7 +29,7 @@ from tests.methods.contracts import (
     is_known_to_the_command_line,
 )
 from tests.optional import optional
-from tests.processes import done_apart
+from tests.processes import run_in_copy
 
 torch = optional("torch")
 
@@ -349,7 +349,7 @@ def test_a_module_of_one_s_own_on_the_command_line(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
 
     def call(*arguments):
-        return done_apart(partial(main, list(arguments)), tmp_path)
+        return run_in_copy(partial(main, list(arguments)), tmp_path)
 
     small = ["--problem", "spirals", "--n-train", "20", "--n-test", "10", "--hidden", "4"]
     small += ["--steps", "20", "--chains", "1"]

@@ -17,7 +17,7 @@ from scipy import stats
 import heatbath as hb
 from heatbath.models.likelihood import SCALE, SHAPE, Likelihood, draw_prior, spread
 from heatbath.prediction.predictive_distributions import Categorical
-from tests.processes import done_apart, script
+from tests.processes import run_in_copy, run_script
 from tests.runs import SMALL, SPIRALS
 
 with warnings.catch_warnings():
@@ -116,7 +116,7 @@ print(hb.train(problem, hb.MLP((5,)), hb.LOL(), 20, 5, chains=2, samples=5).to_a
 
 def test_the_example_prints_its_table():
     example = Path(__file__).parents[2] / "examples" / "convergence.py"
-    done = done_apart(script(example, "--steps", "2000"))
+    done = run_in_copy(run_script(example, "--steps", "2000"))
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"Langevin, τ = .*│ +\d\.\d\d │ +\d+\.\d % │", done.stdout)) == 3
 

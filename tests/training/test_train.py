@@ -15,7 +15,7 @@ from heatbath import Progress
 from heatbath.models import dense
 from heatbath.reference.quadratic import covariance
 from tests.optional import optional
-from tests.processes import done_apart
+from tests.processes import run_in_copy
 
 torch = optional("torch")
 
@@ -243,7 +243,7 @@ def test_a_forked_child_can_train_after_its_parent_has():
     def again():
         np.testing.assert_array_equal(short(threads=2).theta, before)
 
-    done = done_apart(again)
+    done = run_in_copy(again)
     assert done.returncode == 0, done.stderr
     again()
 
