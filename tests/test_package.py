@@ -112,8 +112,8 @@ def test_the_table_of_words_has_every_named_word_with_its_exact_and_measured_var
         assert abs(exact - measured) < 5 * error + 0.0006  # the last digit shown
 
 
-def needed(requirements):
-    """What requirements have pip install, out of what is installed here, which must be as they ask for."""
+def pip_requirements(requirements):
+    """Return the installed packages that requirements ask for, and check that their versions match."""
     found, todo = {}, [Requirement(text) for text in requirements]
     while todo:
         asked = todo.pop()
@@ -139,7 +139,7 @@ def test_a_wheel_installs_in_a_clean_environment_and_imports_there(tmp_path):
     )  # fmt: skip
     (folder,) = tmp_path.glob("clean/lib/*/site-packages")
     (installed,) = metadata.distributions(name="heatbath", path=[str(folder)])
-    linked = needed(installed.requires)
+    linked = pip_requirements(installed.requires)
     assert len(linked) > 15
     for package in linked:
         for name in {file.parts[0] for file in package.files} - {"..", "__pycache__"}:

@@ -36,9 +36,9 @@ from tests.runs import differences
 def test_train_writes_the_run_that_the_library_makes(trained):
     problem = hb.datasets.spirals(n_train=100, n_test=60)
     run = hb.train(problem, hb.MLP((8,)), hb.AdLaLa(h=0.2, tau=2e-4), 60, 10, chains=3, record=20, samples=5)
-    found_run = hb.load(trained / "run.nc")
-    assert found_run.finished
-    assert differences(found_run, run) == []
+    found = hb.load(trained / "run.nc")
+    assert found.finished
+    assert differences(found, run) == []
     names = {path.name for path in trained.iterdir()}
     shown = ("roc", "calibration", "confusion", "importance", "dependence")
     drawn = (*shown, "curves", "temperatures", "classifier")
@@ -68,8 +68,8 @@ def test_the_summary_has_the_averaged_prediction_first_then_means_over_chains_an
     half = stats.t.ppf(0.975, 2) * values.std(ddof=1) / np.sqrt(3)
     mean = values.mean()
     odds = mean / (1 - mean) * np.exp([0, *np.array([-half, half]) / (mean * (1 - mean))])
-    for found_run in (row["test_accuracy"], row["single"]["accuracy"]):
-        ends = [found_run["mean"], found_run["low"], found_run["high"]]
+    for found in (row["test_accuracy"], row["single"]["accuracy"]):
+        ends = [found["mean"], found["low"], found["high"]]
         np.testing.assert_allclose(ends, odds / (1 + odds), rtol=1e-6)
     assert told["judged_on"] == {"split": "test", "examples": 60, "of": 60}
     assert list(told["baselines"]) == ["constant", "logistic regression"]
@@ -116,8 +116,8 @@ def test_sweep_takes_lists_and_logarithmic_ranges(tmp_path, call):
     out = " ".join(out.split())
     assert code == 0
     told = json.loads((tmp_path / "grid" / "summary.json").read_text())
-    found_run = [tuple(row["labels"].values()) for row in told["rows"]]
-    assert found_run == [(gamma, tau) for gamma in (0.01, 0.1, 1.0) for tau in (1e-5, 1e-3)]
+    found = [tuple(row["labels"].values()) for row in told["rows"]]
+    assert found == [(gamma, tau) for gamma in (0.01, 0.1, 1.0) for tau in (1e-5, 1e-3)]
     assert told["best"] == told["rows"][int(np.argmin(told["chosen"]["losses"]))]["labels"]
     assert (told["chosen"]["examples"], told["judged_on"]["examples"]) == (30, 30)
     assert "* is the best by the log loss of the averaged prediction on 30 other examples" in out

@@ -19,7 +19,7 @@ torch = optional("torch")
 
 
 def torch_gradients(problem, network, theta):
-    """The gradient of every single datum's loss by autograd, (data, parameters)."""
+    """Return the gradient of every example's loss by autograd, (data, parameters)."""
     module = network.to_torch(theta, problem.inputs, problem.outputs)
     x, y = (torch.tensor(a[0]) for a in (problem.X_train, problem.Y_train))
     found = []
@@ -37,7 +37,7 @@ def torch_gradients(problem, network, theta):
 
 
 def weighted(problem):
-    """With weights that are 0.2 to 1.8 times their mean."""
+    """Return a problem with weights that are 0.2 to 1.8 times their mean."""
     weights = 3 * np.linspace(0.2, 1.8, problem.X_train.shape[1])
     return replace(problem, weights_train=weights[None])
 
