@@ -38,7 +38,7 @@ def test_nothing_lies_beyond_zero():
 
 
 def make_result(losses, finished=True, **fields):
-    """A search of one coefficient: evenly spaced candidates with these losses, in falling order of h."""
+    """Return a search of one coefficient, with these losses for evenly spaced, falling h."""
     (family,) = families({"SGD": hb.Partition(hb.SGD(), hb.between(0.01, 1.0))})
     span = len(losses) - 1
     trials = [
