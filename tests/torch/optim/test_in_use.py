@@ -181,8 +181,10 @@ MAKERS = {
 @pytest.mark.parametrize("h", [0.1, Linear(0.1, 0.05, 10)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_state_for_a_checkpoint_before_the_first_step_moves_nothing(name, h, fused):
-    """torch makes a step at lr = 0 for it, with gradients of 0. That is none, for our schedules and the noise
-    too: the run is that of one without it. Zeros stay zeros."""
+    """torch makes a step at lr = 0 with gradients of 0 to get such a state.
+
+    It doesn't count for our schedules and noise: the run is that of one without it. Zeros stay zeros.
+    """
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 
     model = small_network(torch.float64)

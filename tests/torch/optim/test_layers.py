@@ -33,7 +33,7 @@ def test_an_output_layer_that_cannot_be_meant_is_refused():
 
 
 class HeadFirst(nn.Module):
-    """Declared in another order than it acts in."""
+    """A module whose layers are declared in another order than they act in."""
 
     def __init__(self, width=20):
         super().__init__()

@@ -107,7 +107,7 @@ def test_wrong_arguments_are_refused():
 
 
 class Tied(torch.nn.Module):
-    """Two layers with one weight."""
+    """A module whose two layers share one weight."""
 
     def __init__(self, size=3):
         super().__init__()
@@ -232,7 +232,7 @@ def test_modes_are_restored_if_a_module_refuses_evaluation_mode():
 
 
 def logits(model, rows):
-    """States of a linear model without inputs that matter: its bias is the row."""
+    """Return states of a linear model whose inputs don't matter: its bias is the row."""
     return [{"weight": torch.zeros(len(row), 2), "bias": torch.tensor(row)} for row in rows]
 
 
