@@ -128,7 +128,7 @@ def pip_requirements(requirements):
 
 @pytest.mark.slow
 def test_a_wheel_installs_in_a_clean_environment_and_imports_there(tmp_path):
-    """With what it says that it needs, which is not fetched again but linked, and nothing else."""
+    """The environment has just the packages it requires, which are linked instead of downloaded."""
     run_python("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT))
     (wheel,) = tmp_path.glob("heatbath-*.whl")
     run_python("-m", "venv", "--without-pip", str(tmp_path / "clean"))

@@ -100,7 +100,7 @@ def test_a_correlated_normal_law_has_its_mean_and_covariance(tau, metropolis):
 
 
 def test_the_weight_decay_is_a_prior_with_and_without_the_test():
-    """Of a constant density it makes N(0, τ/λ)."""
+    """It turns a constant density into N(0, τ/λ)."""
     for metropolis in (False, True):
         result = hb.sample(
             lambda theta: np.zeros(len(theta)), np.zeros_like, [0.0],

@@ -385,7 +385,7 @@ def differing_files(folder, expected):
 
 
 def test_killed_runs_that_are_resumed_have_the_same_files_byte_for_byte(tmp_path, undisturbed, no_pictures):
-    """One at a checkpoint, and when it goes on again at any time; and one at any time."""
+    """One run is killed at a checkpoint, and again at any time when it goes on; another at any time."""
     expected, seconds = undisturbed
     chance = random.Random(3)
     for number in range(2):

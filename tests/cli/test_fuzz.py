@@ -137,7 +137,7 @@ def test_no_bytes_make_a_traceback(read_only, capsys, content, name):
 @settings(FEW, max_examples=6)
 @given(made=draw_settings())
 def test_settings_that_are_accepted_run_to_the_end(tmp_path_factory, monkeypatch, capsys, made):
-    """Or say in one line why they do not, and those that they write are accepted again."""
+    """Otherwise one line says why they do not. The settings that runs write are accepted again."""
     folder = tmp_path_factory.mktemp("fuzz")
     monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
     (folder / "settings.toml").write_text(tomli_w.dumps(made))

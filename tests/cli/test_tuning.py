@@ -140,7 +140,7 @@ def test_the_summary_has_what_was_found_and_what_fresh_runs_are_worth(searched, 
 def test_the_command_line_that_is_given_makes_the_fresh_runs_again(
     name, searched, library_search, tmp_path, call, no_pictures
 ):
-    """And so does the Python: with the colder end of the runs that were judged on test examples."""
+    """So does the Python that is given, with the colder end of the runs judged on test examples."""
     told = json.loads((searched / "summary.json").read_text())["search"]["methods"][name]
     command = told["command"]
     assert (

@@ -93,7 +93,7 @@ def test_a_rise_is_told_soon_and_when_it_began(rise, most):
 
 
 def test_a_fall_is_no_alarm_and_what_was_before_it_is_forgotten():
-    """So that a rise to what was usual before the fall is told."""
+    """A rise to what was usual before the fall is then noticed."""
     for seed in range(4):
         rng = np.random.default_rng(seed)
         watch = Watch("x")

@@ -131,7 +131,7 @@ def test_adaptive_langevin_finds_the_friction_of_the_formula():
 
 @pytest.mark.parametrize(("h", "gamma", "s"), [(0.2, 0.5, 2.0), (0.1, math.inf, 1.0), (0.4, 5.0, 0.7)])
 def test_gradient_noise_heats_the_momenta_that_o_reads(h, gamma, s):
-    """On a loss that is nearly flat."""
+    """The loss is nearly flat."""
     tau, rng = 0.3, np.random.default_rng(0)
     partition = hb.Partition(hb.Langevin(gamma, tau), h)
     chains = hb.Reference(

@@ -82,7 +82,7 @@ def test_an_adaptive_part_is_at_its_temperature_on_mini_batches_and_a_langevin_p
 
 
 def test_layers_are_read_from_the_final_momenta_over_chains():
-    """At small h: τ of the part that the layer belongs to; the hidden layers of one part are told apart."""
+    """At small h each has the τ of the part it belongs to; the hidden layers each have a row."""
     methods = {"hidden": hb.Langevin(1.0, 0.02, weight_decay=0.1), "output": hb.Langevin(1.0, 0.001)}
     run = hb.train(
         SPIRALS, hb.MLP((10, 10)), hb.Partition(methods, 0.002), 500, 20, chains=40, momenta="thermal"

@@ -200,7 +200,7 @@ def test_mini_batches_are_subsets_without_replacement_each_alike():
 
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_a_step_in_float32_is_that_of_the_reference_to_rounding(name):
-    """From equal states, in mid-run: 1e-5 relative to the size of the state."""
+    """Both start from equal states in mid-run, and agree to 1e-5 of the size of the state."""
     engine, reference = runs(PARTITIONS[name], dtype=np.float32)
     reference.advance(5)
     state = reference.state

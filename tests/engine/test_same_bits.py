@@ -437,7 +437,7 @@ WRONG = np.nan, np.inf, -np.inf, 1e30, 1e38
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("network", [*NETWORKS, *STRANGE[:10], STRANGE[11], WIDER], ids=str)
 def test_a_chain_does_not_notice_others_that_diverge(network, kind):
-    """Also one that is computed after them in the same memory, and one in the same vector."""
+    """That holds also for a chain computed after them in the same memory, and for one in the same vector."""
     partition = hb.Partition(hb.AdaptiveLangevin(1e-3, 0.01, 0.1), 0.1)
     case = Case(partition, network, kind, chains=18, batch=9)
     well = np.arange(18) % 3 == 1

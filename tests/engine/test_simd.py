@@ -634,7 +634,7 @@ def _set_mode(mode):
 
 @x86
 def test_a_mode_left_behind_would_be_seen():
-    """The control."""
+    """The control: a mode that is left behind is seen."""
     assert denormals_are_numbers()  # torch's threads begin here, and not with the mode
     mode = _leave_flushed()
     try:

@@ -106,7 +106,7 @@ def test_the_mean_of_p_squared_at_e_is_exact(word, kinetic):
 
 
 def test_the_sum_of_p_squared_of_adlalas_adaptive_part_is_exact():
-    """Whatever the Langevin part beside it does."""
+    """The sum doesn't depend on the Langevin part beside it."""
     partition = hb.AdLaLa(h=0.2, tau=0.3, sigma=0.5, epsilon=0.4, gamma=1.0, tau_output=0.02)
     coupled = np.eye(8) + 0.3 * np.eye(8, k=3) + 0.3 * np.eye(8, k=-3)
     chains = hb.Reference(lambda theta, batch: theta @ coupled, np.ones((3, 8)), partition, LAYERS, seed=2)
@@ -355,7 +355,7 @@ def test_the_law_of_xi(options, mean, variance, tau):
 
 
 def test_the_adaptive_part_of_adlala_is_at_its_temperature_and_its_friction_carries_the_heat():
-    """Beside a colder Langevin part: its mean p² at E is τ, and its ξ is below what σ alone would ask for."""
+    """The Langevin part is colder. The mean p² at E is τ, and ξ is below what σ alone would ask for."""
     hessian = np.array(
         [[1.5, 0.2, 0.5, 0.0], [0.2, 1.0, 0.0, 0.6], [0.5, 0.0, 2.0, 0.1], [0.0, 0.6, 0.1, 1.2]]
     )

@@ -116,7 +116,7 @@ def test_nobody_outside_methods_asks_which_method_it_has(path):
 
 
 def test_a_question_would_be_found():
-    """The control."""
+    """The control: the search finds a question that is there."""
     assert method_questions(ast.parse("isinstance(m, (Langevin, heatbath.Adam))")) == ["Adam", "Langevin"]
     assert method_questions(ast.parse("match m:\n case Adam(): pass")) == ["Adam"]
     assert method_questions(ast.parse("group['method'] == Adam.__name__")) == ["Adam"]

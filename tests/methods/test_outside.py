@@ -340,7 +340,7 @@ def act_refresh(now):
 
 
 def test_a_temperature_that_no_letter_reads_is_not_shown(tmp_path, monkeypatch, capsys):
-    """Nor does it stop the summary of the command line."""
+    """The summary of the command line works without it."""
     refresh = Letter(act_refresh, ((operations.S, lambda values: [0.0, 1.0, values.root_tau]),), draws=True)
     tau = varying(NON_NEGATIVE, "Temperature.", 1e-4, tempered=True)
     kind = hb.register(make_class("Refreshed", {"A": DRIFT, "B": KICK, "R": refresh}, tau=tau, word="RBAB"))
@@ -370,7 +370,7 @@ class Mine(hb.SGD):
 
 @pytest.mark.slow
 def test_a_module_of_one_s_own_on_the_command_line(tmp_path, monkeypatch):
-    """Its settings say what to import, a broken one is a line, several values stand in brackets."""
+    """Settings name the module to import; a broken one gives one line; several values are in brackets."""
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "broken.py").write_text("nonsense(")
     monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])

@@ -16,7 +16,7 @@ def layer_parameters(network, theta, inputs, outputs):
 
 
 def test_by_default_weights_and_biases_start_uniformly_within_one_over_the_root_of_the_width():
-    """As torch.nn.Linear does; the standard deviation within 5 standard errors."""
+    """torch.nn.Linear starts like that, too. The standard deviation is within 5 standard errors."""
     network = hb.MLP((16, 4))
     theta = network.start(9, 2, CHAINS, seed=1)
     for width, values in layer_parameters(network, theta, 9, 2):

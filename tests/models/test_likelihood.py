@@ -474,7 +474,7 @@ def test_the_temperature_of_a_run_is_that_of_its_posterior(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_predicted_of_new_data_has_their_noise(kind):
-    """Of samples, of chains and of steps; by hand from the outputs of every sample."""
+    """Predictions of samples, chains and steps are compared with the outputs of every sample by hand."""
     given, noise, _ = KINDS[kind]
     scale, shift, count = np.ones(2), np.zeros(2), 4 if kind == "network" else 2
     if kind != "counts":

@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 
 
 def test_finished_results_are_not_computed_again(folder, monkeypatch):
-    """Only where settings or code have changed."""
+    """They are computed again only where settings or code have changed."""
     assert all(
         (folder / name / file).exists() for name in FAST for file in ("data.nc", "picture.png", "picture.svg")
     )
@@ -284,7 +284,7 @@ def test_ctrl_c_ends_everything_and_says_how_to_continue(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name in paper.NAMES if name not in FAST])
 def test_every_experiment_runs_quickly(name, tmp_path):
-    """From its settings to claims, tables and a picture."""
+    """Each runs from its settings to claims, tables and a picture."""
     if name in ("line-mnist", "surface") and "HEATBATH_DATA" not in os.environ:
         pytest.skip("MNIST is not here: set HEATBATH_DATA")
     (result,) = runner.reproduce([name], tmp_path, quick=True, again=False, make_callback=lambda name: None)

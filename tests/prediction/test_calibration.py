@@ -158,7 +158,7 @@ def test_intervals_hold_what_they_say_where_the_noise_is_not_normal(tmp_path):
 
 
 def test_networks_that_go_through_the_training_examples_have_the_intervals_of_their_law(monkeypatch):
-    """What they would say without one cannot be told by its leverage, which is nearly 1."""
+    """The leverage is nearly 1, so it can't tell what networks would predict without an example."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((380, 20))
     y = X[:, :3].sum(axis=1) + 0.3 * rng.standard_normal(380)

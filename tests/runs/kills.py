@@ -1,4 +1,4 @@
-"""Runs killed with SIGKILL at random moments, and resumed: do they end as if nothing had happened?
+"""Kill runs with SIGKILL at random moments, resume them, and check that they end as if undisturbed.
 
     python -m tests.runs.kills 200
 

@@ -371,7 +371,7 @@ def test_errors_name_folders_that_are_missing_or_cannot_be_written(run, tmp_path
 
 
 def test_the_error_names_a_folder_without_permission(tmp_path):
-    """In a process of its own: root may write anywhere, so it becomes nobody first."""
+    """Root may write anywhere, so a process of its own becomes nobody first."""
     run = small_run()
     run.save(tmp_path / "run.nc")  # with all that it imports, which nobody may not read everywhere
 

@@ -99,7 +99,7 @@ def test_without_arviz_the_error_names_the_extra(monkeypatch, warm):
 
 
 def test_what_arviz_announces_once_a_day_does_not_reach_the_user(tmp_path):
-    """In a new process, with a cache folder in which ArviZ finds no trace of an announcement."""
+    """A new process has a cache folder in which ArviZ finds no trace of an announcement."""
     code = """
 import heatbath as hb
 problem = hb.datasets.spirals(n_train=50, n_test=10)
@@ -265,7 +265,7 @@ def shares_of(law, y):
 
 @pytest.mark.parametrize("kind", ["counts", "Student", "Student, known", "network"])
 def test_other_likelihoods_have_their_own_densities_and_data(kind):
-    """By the laws of SciPy, of posterior and prior: with weights, in units, at a temperature below 1."""
+    """Posterior and prior agree with SciPy's laws: with weights, in units, at a temperature below 1."""
     task, y = ("counts", np.floor(np.exp(X[:, 0]))) if kind == "counts" else ("regression", Y[:, 0])
     options = {
         "counts": {},

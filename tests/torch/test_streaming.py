@@ -191,7 +191,7 @@ def test_temperature_prior_and_momenta_follow_n(make, chains):
 
 
 def test_a_sampled_noise_is_drawn_for_any_number_of_examples():
-    """Also where n/n' is no binary fraction, so that the number of residuals has rounding errors."""
+    """It is drawn also where n/n' is no binary fraction, so that the number of residuals is rounded."""
     model = linear()
     optimizer = ht.Langevin(model, 0.4, 0.7, posterior=ht.LossPosterior("mse_loss", 1), seed=1)
     stream = ht.Stream(model, optimizer, functional.mse_loss, window=200, batch=20, steps=4)
@@ -466,7 +466,7 @@ def test_examples_of_another_type_are_refused_by_the_window():
 
 
 def test_other_chains_learn_after_one_has_diverged():
-    """Also where the noise is drawn, of which that of the lost chain stays."""
+    """They do so also where the noise is drawn; that of the lost chain stays."""
     chains = ht.Chains(linear(), 3, "same")
     posterior = ht.LossPosterior("mse_loss", 1)
     optimizer = ht.Langevin(chains, 0.05, 1.0, posterior=posterior, seed=3)
@@ -483,7 +483,7 @@ def test_other_chains_learn_after_one_has_diverged():
 
 
 def test_a_module_may_have_attributes_named_like_those_of_chains():
-    """What is many chains is told by its class."""
+    """The class tells whether a module is many chains."""
 
     class Counting(torch.nn.Linear):
         count, states, model = 7, (), None

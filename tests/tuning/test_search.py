@@ -135,7 +135,7 @@ def test_the_best_are_run_again_with_more_chains(found):
 
 
 def test_the_scores_are_those_of_averages_over_the_second_half():
-    """Of a rung: here from step 200 on to 400, at the examples that each chain does not see."""
+    """Here this is the half of a rung from step 200 to 400, at the examples each chain does not see."""
     found = tuned(candidates=2, seed=1)
     trial = found.best["partition"]
     sets, chosen = held_out(SPIRALS, 0.2, 2, 1)

@@ -21,7 +21,7 @@ def test_candidates_that_were_never_judged_say_nothing_of_what_matters_and_of_ed
 
 
 def test_too_few_candidates_or_equal_ones_do_not_tell_what_matters():
-    """And there is no warning, nor a number that is none."""
+    """There is no warning, and no value is NaN."""
     (family,) = families({"SGLD": hb.Partition(hb.SGLD(hb.between(1e-4, 1e-2)), hb.between(0.1, 1.0))})
     for count in range(1, 10):
         tried = [Trial(one, RUNGS, 8, loss=one.values["h"]) for one in points(family, count, seed=0)]

@@ -16,7 +16,7 @@ from tests.datasets.tables.written import EXPECTED, LONG, ROWS, TEXT, Drops, is_
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("separator", SEPARATORS)
 def test_separators_and_ends_of_lines_are_found_out(separator, end, quote):
-    """With quotes the rows are cut by the csv module, without them by pandas: the cells are the same."""
+    """The csv module cuts rows with quotes, and pandas those without: the cells are the same."""
     text = end.join(separator.join(f"{quote}{cell}{quote}" for cell in row) for row in ROWS)
     found = table_of(text)
     assert is_same_frame(found.frame)

@@ -485,7 +485,7 @@ def test_the_rungs_of_a_search_give_the_user_s_own_data_to_the_workers_once(monk
 
 @pytest.mark.parametrize(("total", "kind"), [(40, "LaneGroup"), (3, "Alone")])
 def test_all_blocks_of_a_plan_have_one_layout(problem, monkeypatch, total, kind):
-    """However many threads this computer has, and however few chains are left for the last block."""
+    """It depends neither on the threads of this computer nor on the chains left for the last block."""
     plan = make_plan(problem, NETWORK, hb.LOL(), steps=20, chains=total)
     for threads in (1, 2, 64):
         monkeypatch.setenv("HEATBATH_THREADS", str(threads))

@@ -159,7 +159,7 @@ def test_chains_of_a_deep_network_have_its_parts():
 
 
 def test_a_frequency_counts_the_parameters_that_are_stepped():
-    """In float64 as with ε = ω²/(2Nτ) of those that are not frozen."""
+    """In float64 the run is that with ε = ω²/(2Nτ), where N leaves out frozen parameters."""
 
     def final(**options):
         torch.manual_seed(0)
@@ -421,7 +421,7 @@ def test_what_is_frozen_and_complex_must_not_change_either():
 
 @pytest.mark.parametrize(("share", "same"), [(1e-15, True), (1e-9, False)])
 def test_what_is_frozen_is_compared_but_for_the_order_of_sums(share, same):
-    """As another number of threads, or another device, adds them up."""
+    """Another number of threads or another device sums in another order."""
     model = nn.Sequential(nn.Linear(50, 50), nn.Linear(50, 1))
     model[0].requires_grad_(False)
     samples = ht.Samples(model)

@@ -183,7 +183,7 @@ def test_a_group_may_have_a_stepsize_of_its_own_or_a_prior(name):
 @for_every_moving_class
 @pytest.mark.parametrize("fused", [True, False])
 def test_nothing_changes_without_gradients_or_with_gradients_of_0(name, fused):
-    """Of methods without noise. Zeros stay zeros."""
+    """The methods have no noise. Zeros stay zeros."""
     model = network()
     nn.init.zeros_(model[0].bias)
     optimizer = make_optimizer(name, model, fused=fused)
@@ -235,7 +235,7 @@ def test_a_gradient_with_the_negative_bit_is_the_gradient_it_stands_for(name, ha
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_parameter_with_the_negative_bit_is_what_it_stands_for(fused):
-    """One element in complex arithmetic: the imaginary part of a conjugate."""
+    """Complex arithmetic makes such an element: the imaginary part of a conjugate."""
     ends = []
     for negative in (False, True):
         numbers = torch.tensor([1 + 2j]).conj().imag if negative else torch.tensor([-2.0])
@@ -492,7 +492,7 @@ def test_copies_go_the_same_way(name, way):
 
 @for_every_class
 def test_a_state_that_lacks_what_is_newer_gets_the_defaults(name):
-    """As an earlier version might have saved it: without our newer options, and without a method's."""
+    """An earlier version might have saved it, without our newer options and those of a method."""
     newer = ("agreed", "foreach", "capturable", "differentiable", "maximize", "fused", "weight_decay",
              "kinetic", "friction", "thermostat", "word")  # fmt: skip
     ends = []

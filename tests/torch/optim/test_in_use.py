@@ -14,7 +14,7 @@ from tests.torch.optim.models import TAU, compute_gradients, constant_parameter,
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_nothing_moves_where_a_scheduler_begins_at_a_stepsize_of_0(fused):
-    """Also with infinite friction, where 0 times it would be NaN."""
+    """That holds with infinite friction, too, where 0 times it would be NaN."""
     model = small_network()
     before = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     optimizer = ht.LOL(model, lr=0.0, tau_output=TAU, fused=fused)
@@ -124,7 +124,7 @@ def test_a_compiled_step_has_the_same_results(fused, whole):
 @pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("first", [True, False])
 def test_a_closure_that_raises_in_mid_step_leaves_everything_as_it_was(kind, fused, first):
-    """And the step that is made in its place is the one that would have been made."""
+    """The step made in its place is the one that would have been made."""
     ladder = SimulatedTempering([1e-3, 1e-2], every=1)
     ends = []
     for broken in (False, True):

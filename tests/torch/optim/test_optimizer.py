@@ -348,7 +348,7 @@ def test_parameters_without_a_gradient_are_skipped(make, fused):
 
 @for_every_optimiser
 def test_maximize_climbs(make):
-    """With the sign of the loss turned, it is the same run."""
+    """The run is that with the sign of the loss turned."""
     one, two = network(), network()
     down, up = make(one), make(two, maximize=True)
     for _ in range(5):
@@ -360,7 +360,7 @@ def test_maximize_climbs(make):
 
 
 def test_maximize_may_be_changed_between_steps():
-    """With the sign of the loss turned where it is, it is the same run."""
+    """The run is that with the sign of the loss turned at the same steps."""
     one, two = network(), network()
     down, turned = ht.LOL(one, seed=1), ht.LOL(two, seed=1)
     for n in range(6):
@@ -424,7 +424,7 @@ def test_the_momenta_of_bfloat16_let_small_steps_add_up(make):
 
 
 def test_gradient_clipping_autocast_and_a_scaler():
-    """As a loop in mixed precision has them; the scaler skips a step whose gradients are not finite."""
+    """A loop in mixed precision has all three; the scaler skips a step whose gradients are not finite."""
     model = network(torch.float32)
     optimizer = ht.AdLaLa(model, lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=16.0)

@@ -29,7 +29,7 @@ def build_langevin(**options):
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_two_optimisers_of_equal_shapes_have_noise_of_their_own(fused):
-    """As the two of a GAN. The control: with one seed they are the same."""
+    """A GAN has two such optimisers. The control: with one seed their noise is the same."""
     one, two = (step_once(*build_langevin(fused=fused)) for _ in range(2))
     assert abs(torch.corrcoef(torch.stack([one, two]))[0, 1]) < 4.5 / 1000**0.5
     one, two = (step_once(*build_langevin(fused=fused, seed=0)) for _ in range(2))
@@ -42,7 +42,7 @@ def seeds_of(start, count):
 
 
 def test_a_seed_is_made_of_torch_s_and_a_count_and_nothing_is_drawn():
-    """Of the same torch seed the k-th optimiser of a process has the same, whatever other seeds had."""
+    """With the same torch seed, the k-th optimiser of a process has the same, whatever the others had."""
     seeds_of(5, 2)
     with counted_anew():
         torch.manual_seed(5)
@@ -143,7 +143,7 @@ def test_a_sharded_model_goes_the_way_of_the_whole_one(processes):
 
 
 def test_p_squared_is_added_up_over_processes_once_in_a_pass(processes):
-    """Of four thermostats in two layers at once, in both ways."""
+    """Four thermostats in two layers are summed at once, fused or not."""
     for said in processes:
         for calls, passes in said["reductions"]:
             assert 0 < calls <= passes

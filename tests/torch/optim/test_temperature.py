@@ -130,7 +130,7 @@ def test_the_configurational_temperature_knows_climbing_and_the_unit_of_the_nois
 
 
 def test_a_temperature_never_reads_nan():
-    """Of too few steps, and of a part that has diverged."""
+    """It is so after too few steps, and for a part that has diverged."""
     parameter = constant_parameter(1.0)
     optimizer = ht.AdaptiveLangevin([parameter], 0.1, TAU, 0.01, 0.1)
     assert optimizer.temperature() == {}

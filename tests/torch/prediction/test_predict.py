@@ -237,7 +237,7 @@ def logits(model, rows):
 
 
 def test_the_entropy_is_noise_of_the_data_and_disagreement_of_the_samples():
-    """By hand: samples that are sure and disagree, that are unsure and agree, and between."""
+    """Samples are sure and disagree, are unsure and agree, or are between. The entropy is found by hand."""
     model, x = torch.nn.Linear(2, 3), torch.randn(1, 2)
     far = 1000.0
     told = predict(model, logits(model, [[far, 0.0, 0.0], [0.0, far, 0.0]]), x, task="classes")

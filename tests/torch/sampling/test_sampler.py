@@ -170,7 +170,7 @@ def test_the_noise_of_a_regression_is_sampled_with_the_parameters():
 
 
 def test_the_optimiser_has_temperature_and_prior_of_the_posterior():
-    """Of outputs with classes on their last axis every target counts."""
+    """Where classes are on the last axis of the outputs, every target counts."""
     x, y = torch.randint(6, (30, 4), generator=generator()), torch.randint(3, (30, 4), generator=generator(1))
     model = torch.nn.Sequential(torch.nn.Embedding(6, 5), torch.nn.Linear(5, 3))
     sampler = make_sampler((x, y), model, temperature=0.3, prior=[0.5, 2.0])
@@ -191,7 +191,7 @@ def test_the_optimiser_has_temperature_and_prior_of_the_posterior():
 @QUIET
 @pytest.mark.parametrize("n", [40, 300])
 def test_a_sampler_equals_a_training_loop_by_hand(n):
-    """Also with mini-batches, each chain with its own."""
+    """It does so with mini-batches, too, where each chain has its own."""
     x, y = class_examples(n)
     model = make_network()
     sampler = make_sampler((x, y), model, gamma=0.7, temperature=0.5).run(steps=12)
@@ -399,7 +399,7 @@ class Tied(torch.nn.Module):
 @QUIET
 @pytest.mark.parametrize("make", [Tied, lambda: make_network().bfloat16()], ids=["tied", "bfloat16"])
 def test_samplers_of_unusual_modules_continue_from_a_file_with_the_same_bits(make, tmp_path):
-    """Of half precision that takes the float32 copies, too, in which small steps add up."""
+    """In half precision that includes the float32 copies, in which small steps add up."""
     path, model = tmp_path / "sampler.safetensors", make()
     x, y = class_examples()
     x = x.to(model.get_parameter("first.weight" if isinstance(model, Tied) else "0.weight").dtype)

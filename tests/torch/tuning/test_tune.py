@@ -183,7 +183,7 @@ def batches(X, y, size=10):
 
 
 def test_a_candidate_is_trained_as_if_there_were_no_rungs():
-    """By hand: from the model that the seed makes, batch after batch."""
+    """The comparison trains by hand, from the model that the seed makes, batch after batch."""
     X, y = class_examples()
     loader = batches(X, y)
     given = {"LOL": {"lr": 0.1, "gamma": 0.5, "tau": TAU}}
@@ -347,7 +347,7 @@ def test_a_method_whose_candidates_all_diverge_has_no_best(monkeypatch):
 
 @pytest.mark.parametrize("after", [3, 9, 30, 70, 100])
 def test_ctrl_c_returns_the_best_candidates_so_far(after):
-    """Or is passed on, where no candidate has come to the end of a rung."""
+    """It is passed on where no candidate has come to the end of a rung."""
     X, y = class_examples()
     told = []
 
