@@ -20,8 +20,8 @@ FLAGS = [
 
 
 @contextmanager
-def started():
-    """Chromium: that of the system, or playwright's own."""
+def start_browser():
+    """Yield Chromium, the system's or else Playwright's own; skip the test if there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="the tests of pages need playwright")
     with playwright.sync_playwright() as driver:
         try:
@@ -36,8 +36,8 @@ def started():
         made.close()
 
 
-def violations(page):
-    """What axe finds wrong with a page."""
+def accessibility_violations(page):
+    """Return the accessibility faults that axe finds on a page."""
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe-playwright-python is missing"
     )

@@ -22,7 +22,7 @@ os.environ.setdefault(
 
 
 def data_beside(project):
-    """The folder of data beside the project, if it has MNIST."""
+    """Return the folder of data beside the project if it has MNIST, otherwise None."""
     folder = project.parent / "shared" / "data"
     return folder if (folder / "mnist").is_dir() else None
 
@@ -59,13 +59,13 @@ def pytest_runtest_call(item):
 
 
 def pytest_collection_finish():
-    """What is imported stays: that the collector looks at a million objects again and again takes time."""
+    """Freeze what is imported, since the collector would scan its million objects again and again."""
     gc.freeze()
     gc.enable()
 
 
 def pytest_configure(config):
-    """Import ArviZ before the workers do: two must not write at once what it notes once a day."""
+    """Import ArviZ before the workers do, since two must not write its daily note at once."""
     if not hasattr(config, "workerinput"):
         with warnings.catch_warnings(), suppress(ImportError):
             warnings.simplefilter("ignore")
@@ -74,15 +74,15 @@ def pytest_configure(config):
 
 @pytest.fixture(autouse=True)
 def ctrl_c_is_python_s():
-    """Ctrl-C raises KeyboardInterrupt, also in tests started in the background, where it is ignored."""
+    """Let Ctrl-C raise KeyboardInterrupt, also in tests started in the background, where it is ignored."""
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, usual)
 
 
 @pytest.fixture(autouse=True)
-def what_has_no_seed_draws_the_same_every_time(monkeypatch):
-    """Other numbers at every call, as ever, but those of each test are its own."""
+def fix_unseeded_draws(monkeypatch):
+    """Give code without a seed other numbers at every call, but the same ones each time a test runs."""
     made, seeds = np.random.default_rng, count()
     monkeypatch.setattr(
         np.random, "default_rng", lambda seed=None: made(next(seeds) if seed is None else seed)
@@ -92,8 +92,8 @@ def what_has_no_seed_draws_the_same_every_time(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def torch_draws_the_same_every_time():
-    """Also the noise of optimisers without a seed, which is made of that of torch."""
+def fix_torch_seed():
+    """Fix the seed of torch, from which optimisers without a seed take their noise."""
     if "torch" not in sys.modules:
         yield
         return

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @dataclass
 class Linear:
-    """x → M x + S z on (θ, p, G), built up letter by letter."""
+    """A map x → M x + S z on (θ, p, G), built up letter by letter."""
 
     K: Array
     M: Array = field(init=False)
@@ -27,7 +27,7 @@ class Linear:
         self.S = np.zeros((3 * self.N, 0))
 
     def evaluate(self, s: float = 0.0) -> None:
-        """G = -K θ + s z."""
+        """Apply a gradient: G = -K θ + s z."""
         N = self.N
         step = np.eye(3 * N)
         step[2 * N :] = 0
@@ -45,7 +45,7 @@ class Linear:
         sigma: float = 0,
         at: slice = slice(None),
     ) -> None:
-        """One letter for a time t, on the parameters `at`."""
+        """Apply one letter for a time t, on the parameters `at`."""
         N = self.N
         which = np.arange(N)[at]
         step = np.eye(3 * N)
@@ -78,12 +78,15 @@ class Linear:
 
     @property
     def phase(self) -> tuple[Array, Array]:
-        """M and S of (θ, p) alone."""
+        """Return M and S of (θ, p) alone."""
         return self.M[: 2 * self.N, : 2 * self.N], self.S[: 2 * self.N]
 
 
 def word_as_written(word: str, h: float, K: Array, **coefficients: float) -> Linear:
-    """One step of a word; G is evaluated before every kick, which changes nothing where θ has not moved."""
+    """Return the map of one step of a word, with G evaluated before every kick.
+
+    That changes nothing where θ has not moved.
+    """
     step = Linear(K)
     for letter in word:
         if letter == "B":
@@ -93,7 +96,7 @@ def word_as_written(word: str, h: float, K: Array, **coefficients: float) -> Lin
 
 
 def lyapunov(M: Array, S: Array) -> Array:
-    """V = M V Mᵀ + S Sᵀ as a linear system: another way than the library's."""
+    """Solve V = M V Mᵀ + S Sᵀ as a linear system, which is not the library's way."""
     size = len(M)
     V: Array = np.linalg.solve(np.eye(size**2) - np.kron(M, M), (S @ S.T).ravel()).reshape(size, size)
     return V

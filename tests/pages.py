@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 
-def python(*arguments, **options):
-    """What a new interpreter prints, if all goes well."""
+def run_python(*arguments, **options):
+    """Run a new Python interpreter, check that it succeeds, and return what it prints."""
     done = subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, check=False, **options
     )
@@ -15,7 +15,7 @@ def python(*arguments, **options):
 
 
 def snippets(page):
-    """All Python on a page, one snippet after the other, each in the line where it stands."""
+    """Return all Python on a page, one snippet after the other, each at the line where it stands."""
     text = page.read_text(encoding="utf-8")
     found = list(re.finditer(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE))
     assert len(found) == len(re.findall(r"^\s*```+ *python", text, flags=re.MULTILINE)), "a snippet is missed"
@@ -30,4 +30,4 @@ def run_snippets(page, folder):
     """Run the snippets of a page in a folder, with warnings as errors."""
     program = folder / f"{page.stem}.py"
     program.write_text(snippets(page), encoding="utf-8")
-    return python("-W", "error", str(program), cwd=folder)
+    return run_python("-W", "error", str(program), cwd=folder)

@@ -1,4 +1,4 @@
-"""Waiting for what must happen. No test may count on how soon: a machine may be slow, or stall."""
+"""Wait for what must happen. No test may count on how soon: a machine may be slow, or stall."""
 
 import time
 
@@ -6,7 +6,7 @@ PATIENCE = 300.0  # seconds: only what never happens takes so long
 
 
 def wait_until(holds, apart=0.01):
-    """Whether something came true: at once when it does, and not before all patience is lost where not."""
+    """Return True as soon as `holds()` is true, and False if it is not before all patience is lost."""
     end = time.monotonic() + PATIENCE
     while not holds():
         if time.monotonic() > end:

@@ -1,6 +1,6 @@
-"""Work in a copy of this process, which has all imports already; and copies that are killed in its midst.
+"""Run work in copies of this process, which have all imports already, or kill such a copy in mid-work.
 
-What torch's OpenMP does after a fork hangs: work that needs it gets an interpreter of its own.
+torch's OpenMP hangs after a fork, so work that needs it runs in an interpreter of its own.
 """
 
 import os
@@ -13,8 +13,8 @@ import warnings
 from subprocess import CompletedProcess
 
 
-def forked(work):
-    """Start some work in a silent copy of this process: its number."""
+def start_copy(work):
+    """Start some work in a silent copy of this process, and return the process id."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which do nothing here
         child = os.fork()
@@ -28,8 +28,8 @@ def forked(work):
     return child
 
 
-def done_apart(work, folder=None):
-    """Do some work in a copy of this process: its code and what it says, as `subprocess.run` has them."""
+def run_in_copy(work, folder=None):
+    """Run some work in a copy of this process, and return its code and output like `subprocess.run`."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
 
         def begin():
@@ -53,7 +53,7 @@ def done_apart(work, folder=None):
                 sys.stderr.flush()
                 os._exit(code)
 
-        code = os.waitstatus_to_exitcode(os.waitpid(forked(begin), 0)[1])
+        code = os.waitstatus_to_exitcode(os.waitpid(start_copy(begin), 0)[1])
         texts = []
         for file in (out, err):
             file.seek(0)
@@ -61,8 +61,8 @@ def done_apart(work, folder=None):
     return CompletedProcess([], code, *texts)
 
 
-def script(path, *arguments):
-    """Work: run a file as Python does."""
+def run_script(path, *arguments):
+    """Return work for `run_in_copy` that runs a file as Python does."""
 
     def work():
         sys.argv = [str(path), *arguments]
@@ -72,15 +72,15 @@ def script(path, *arguments):
 
 
 def was_killed(child):
-    """Whether a process was killed, when it has ended."""
+    """Wait for a process to end, and return True if it was killed."""
     status = os.waitpid(child, 0)[1]
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-def dies_at(work, is_last, midway=False):
-    """Do some work in a process that is killed as soon as it has written a file that `is_last`: was it?
+def killed_after_writing(work, is_last, midway=False):
+    """Run work in a process that is killed once it has written a file that `is_last`; return if it was.
 
-    `midway` is when its content is on the disk, and the file is not in its place.
+    With `midway` it is killed when the content is on the disk but the file is not in its place yet.
     """
     replace = os.replace
 
@@ -95,4 +95,4 @@ def dies_at(work, is_last, midway=False):
         os.replace = deadly
         work()
 
-    return was_killed(forked(begin))
+    return was_killed(start_copy(begin))

@@ -25,8 +25,8 @@ def __getattr__(name: str) -> type[Partitioned]: ...
 """
 
 
-def stubs() -> str:
-    """The text of the file."""
+def stub_text() -> str:
+    """Return the text of the stub file."""
     from heatbath.methods import known_methods
     from heatbath.methods.presets import PRESETS
     from heatbath.torch.optim import classes
@@ -51,4 +51,4 @@ def stubs() -> str:
 
 
 if __name__ == "__main__":
-    PLACE.write_text(stubs(), encoding="utf-8")
+    PLACE.write_text(stub_text(), encoding="utf-8")

@@ -34,6 +34,6 @@ def test_a_walk_passes_through_the_modules_on_the_page(title):
 
 
 def test_a_module_that_is_missing_is_noticed():
-    """The control."""
+    """The control: a module is found in its own section and in no other."""
     assert "runs.plan" in modules_on_page("Train and save")
     assert "cli.commands" not in modules_on_page("Train and save")

@@ -10,8 +10,8 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # what they share; last, so that none hides a library
 
 
-def script(name):
-    """A script in the folder of the benchmarks, as a module."""
+def load_script(name):
+    """Return a script in the folder of the benchmarks, as a module."""
     spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -21,12 +21,12 @@ def script(name):
 @pytest.fixture(scope="module")
 def faults():
     pytest.importorskip("psutil", reason="the extra dask is not installed")
-    return script("faults")
+    return load_script("faults")
 
 
 @pytest.fixture(scope="module")
 def million():
-    return script("million")
+    return load_script("million")
 
 
 STORED = ["stored 0 256 0 3000 50", "stored 0 256 3000 6000 90"]

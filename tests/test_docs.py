@@ -38,18 +38,18 @@ def names(pages):
 
 
 def prose(page):
-    """The text of a page without its code."""
+    """Return the text of a page without its code."""
     return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
 def anchors(page):
-    """What a link to a page may end in: its headings, as the table of contents spells them."""
+    """Return what a link to a page may end in: its headings, as the table of contents spells them."""
     headings = re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
 
 
 def broken_links(page):
-    """The links and pictures of a page that lead nowhere, or out of the site."""
+    """Return the links and pictures of a page that lead nowhere, or out of the site."""
     found = re.findall(r"\]\(([^)\s]+)\)", prose(page))
     for target in found:
         path, _, anchor = target.partition("#")
@@ -107,8 +107,8 @@ def test_the_generated_page_is_in_the_navigation_only_if_it_is_there(tmp_path, t
 
 
 @cache
-def source(module):
-    """A module's syntax tree, None if there is no such module."""
+def parse_module(module):
+    """Return the syntax tree of a module, or None if there is no such module."""
     path = ROOT / "src" / Path(*module.split("."))
     files = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()]
     return ast.parse(files[0].read_text()) if files else None
@@ -116,20 +116,20 @@ def source(module):
 
 @cache
 def exports(module):
-    """The names that a package or module has from others, each with its origin."""
-    nodes = [node for node in ast.walk(source(module)) if isinstance(node, ast.ImportFrom)]
+    """Return the names that a package or module takes from others, each with its origin."""
+    nodes = [node for node in ast.walk(parse_module(module)) if isinstance(node, ast.ImportFrom)]
     return {a.asname or a.name: origin(f"{n.module}.{a.name}") for n in nodes for a in n.names if a.asname}
 
 
 def origin(path):
-    """Where what a dotted path leads to is defined."""
+    """Return where the object at a dotted path is defined."""
     module, _, name = path.rpartition(".")
-    if source(path):
+    if parse_module(path):
         return path
     if name in exports(module):
         return exports(module)[name]
     stub = (ROOT / "src" / Path(*module.split("."))).with_suffix(".pyi")  # of classes that are made
-    bodies = source(module).body + (ast.parse(stub.read_text()).body if stub.is_file() else [])
+    bodies = parse_module(module).body + (ast.parse(stub.read_text()).body if stub.is_file() else [])
     defined = [getattr(node, "name", None) for node in bodies]
     assigned = [target for node in bodies if isinstance(node, ast.Assign) for target in node.targets]
     defined += [node.id for target in assigned for node in ast.walk(target) if isinstance(node, ast.Name)]
@@ -151,8 +151,8 @@ def test_the_reference_has_every_public_name_once():
     assert len(public) > 80
 
 
-def tool(name):
-    """A module in the folder of the documentation."""
+def load_tool(name):
+    """Return a module in the folder of the documentation."""
     spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -161,7 +161,7 @@ def tool(name):
 
 @pytest.mark.parametrize("page", ["command-line.md", "scikit-learn.md"])
 def test_every_option_and_parameter_is_on_its_page_as_the_code_has_it(page):
-    made = tool("tabulated").tabulated(page)
+    made = load_tool("tabulated").tabulated(page)
     assert (DOCS / page).read_text() == made, "run python docs/tabulated.py"
     names = {
         "command-line.md": {s.flag for s in SETTINGS} | {"--version", "--import", "--json", "--coverage"}
@@ -175,13 +175,13 @@ def test_every_option_and_parameter_is_on_its_page_as_the_code_has_it(page):
 def test_tables_on_a_page_are_those_of_the_results(page):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of torch, whose ZeRO scripts a function
-        made = tool("measured").measured(DOCS / f"{page}.md")
+        made = load_tool("measured").measured(DOCS / f"{page}.md")
     assert (DOCS / f"{page}.md").read_text() == made, "run python docs/measured.py"
     assert "\n<!-- end -->" in made
 
 
-def quoted(text):
-    """The numbers with three decimals that a text has."""
+def quoted_numbers(text):
+    """Return the numbers with three decimals in a text."""
     return set(re.findall(r"(?<![\d.])\d\.\d{3}(?!\d)", text))
 
 
@@ -197,17 +197,17 @@ def test_numbers_in_the_text_are_those_of_the_tables_it_speaks_of():
             values = np.array([found[row][1:3] for found in runs.values()])  # log loss and calibration error
             errors = values.std(axis=0, ddof=1) / len(values) ** 0.5
             rounded |= {f"{number:.3f}" for number in (*values.mean(axis=0), *errors)}
-    said = quoted(section[1])
+    said = quoted_numbers(section[1])
     assert len(said) >= 15
     assert said <= rounded, said - rounded
-    assert not quoted(section[1].replace("0.030", "0.099")) <= rounded
+    assert not quoted_numbers(section[1].replace("0.030", "0.099")) <= rounded
     for task in ("table", "text"):
         seconds = {name: sum(runs.values()) for name, runs in modules[task]["seconds"].items()}
         assert f" {seconds['Adam, then Sampler'] / seconds['Adam']:.1f} times (on the {task})" in section[1]
     after = (DOCS / "streams.md").read_text().partition("<!-- benchmarks/streams.py -->")[2]
     table, _, prose = after.partition("<!-- end -->")
-    assert quoted(prose)
-    assert quoted(prose) <= quoted(table)
+    assert quoted_numbers(prose)
+    assert quoted_numbers(prose) <= quoted_numbers(table)
 
 
 def test_every_parameter_of_tables_is_on_its_page():
@@ -216,15 +216,15 @@ def test_every_parameter_of_tables_is_on_its_page():
     assert set(signature(hb.TableEncoder).parameters) <= set(rows)
 
 
-def commands(page):
-    """The lines of a page that call the command line."""
+def command_lines(page):
+    """Return the lines of a page that call the command line."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     lines = [line for language, block in blocks if not language for line in block.splitlines()]
     return [found[1] for line in lines if (found := re.search(r"(?:^|\| |^\$ )heatbath ((?:\w|--).*)", line))]
 
 
-def unknown_words(line):
-    """The options that a call has and its command has not."""
+def unknown_options(line):
+    """Return the options in a call that its command does not have."""
     group = typer.main.get_command(app)
     words = shlex.split(line, comments=True)
     if words[0] == "--import":
@@ -237,14 +237,14 @@ def unknown_words(line):
 
 @pytest.mark.parametrize("page", **names([*WRITTEN, ROOT / "README.md"]))
 def test_commands_on_a_page_have_options_that_exist(page):
-    assert [line for line in commands(page) if unknown_words(line)] == []
+    assert [line for line in command_lines(page) if unknown_options(line)] == []
 
 
 @pytest.mark.parametrize("page", **names([*WRITTEN, ROOT / "README.md"]))
 def test_commands_on_a_page_whose_problem_is_drawn_are_accepted(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("heatbath.cli.commands._execute", lambda *arguments: None)
-    for line in commands(page):
+    for line in command_lines(page):
         words = shlex.split(line, comments=True)
         if "--problem" in words and words[0] in ("train", "compare", "sweep", "tune"):
             with pytest.raises(SystemExit) as end:
@@ -253,8 +253,8 @@ def test_commands_on_a_page_whose_problem_is_drawn_are_accepted(page, tmp_path, 
 
 
 def test_commands_are_found_and_options_that_do_not_exist_too():
-    assert len(commands(DOCS / "command-line.md")) > 10
-    assert unknown_words("train --data a.csv --targets b --version") == ["--targets", "--version"]
+    assert len(command_lines(DOCS / "command-line.md")) > 10
+    assert unknown_options("train --data a.csv --targets b --version") == ["--targets", "--version"]
 
 
 def test_the_places_that_extending_names_are_there():

@@ -16,17 +16,19 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import heatbath as hb
-from tests.pages import python, run_snippets
-from tests.processes import done_apart, script
+from tests.pages import run_python, run_snippets
+from tests.processes import run_in_copy, run_script
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "heatbath"
 
 
 def test_import_loads_numpy_at_most():
-    loaded = python("-c", "import heatbath, sys; print(*{m.partition('.')[0] for m in sys.modules})").split()
+    loaded = run_python(
+        "-c", "import heatbath, sys; print(*{m.partition('.')[0] for m in sys.modules})"
+    ).split()
     assert not set(loaded) & {"torch", "scipy", "numba", "matplotlib", "xarray", "pandas", "arviz", "sklearn"}
-    loaded = python(
+    loaded = run_python(
         "-c", "import heatbath as hb, sys; hb.AdLaLa(); hb.Reference; print(*sys.modules)"
     ).split()
     assert "numpy" in loaded
@@ -146,7 +148,7 @@ def test_a_docstring_that_lacks_something_is_noticed():
 
 
 def test_the_table_of_words_has_every_named_word_with_its_exact_and_measured_variance():
-    done = done_apart(script(ROOT / "examples" / "words.py"))
+    done = run_in_copy(run_script(ROOT / "examples" / "words.py"))
     assert done.returncode == 0, done.stderr
     table = done.stdout
     for word in hb.splitting.NAMED:
@@ -155,8 +157,8 @@ def test_the_table_of_words_has_every_named_word_with_its_exact_and_measured_var
         assert abs(exact - measured) < 5 * error + 0.0006  # the last digit shown
 
 
-def needed(requirements):
-    """What requirements have pip install, out of what is installed here, which must be as they ask for."""
+def pip_requirements(requirements):
+    """Return the installed packages that requirements ask for, and check that their versions match."""
     found, todo = {}, [Requirement(text) for text in requirements]
     while todo:
         asked = todo.pop()
@@ -171,18 +173,18 @@ def needed(requirements):
 
 @pytest.mark.slow
 def test_a_wheel_installs_in_a_clean_environment_and_imports_there(tmp_path):
-    """With what it says that it needs, which is not fetched again but linked, and nothing else."""
-    python("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT))
+    """The environment has just the packages it requires, which are linked instead of downloaded."""
+    run_python("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT))
     (wheel,) = tmp_path.glob("heatbath-*.whl")
-    python("-m", "venv", "--without-pip", str(tmp_path / "clean"))
+    run_python("-m", "venv", "--without-pip", str(tmp_path / "clean"))
     clean = tmp_path / "clean" / "bin" / "python"
-    python(
+    run_python(
         "-m", "pip", "--python", str(clean), "install", "--no-compile", "--no-deps", "--no-index", "--quiet",
         "--disable-pip-version-check", str(wheel), cwd=tmp_path,
     )  # fmt: skip
     (folder,) = tmp_path.glob("clean/lib/*/site-packages")
     (installed,) = metadata.distributions(name="heatbath", path=[str(folder)])
-    linked = needed(installed.requires)
+    linked = pip_requirements(installed.requires)
     assert len(linked) > 15
     for package in linked:
         for name in {file.parts[0] for file in package.files} - {"..", "__pycache__"}:

@@ -1,5 +1,8 @@
-"""Sampling of any density. Laws are compared by z-scores over independent chains, of which 4 is the limit:
-that of a right law is beyond it once in 16,000 times, and the seeds are fixed."""
+"""Test sampling from any density.
+
+Laws are compared by z-scores over independent chains, with a limit of 4. A correct law exceeds it once in
+16,000 times, and the seeds are fixed.
+"""
 
 import re
 import subprocess
@@ -71,8 +74,8 @@ def cosh_gradient(theta):
     return -2 * np.tanh(theta)
 
 
-def far_steps(word, tau=0.7, h=1.2, gamma=0.3, **options):
-    """A density with bounded gradients, which no stepsize makes infinite."""
+def sample_bounded_gradients(word, tau=0.7, h=1.2, gamma=0.3, **options):
+    """Sample a density with bounded gradients, which no stepsize makes infinite."""
     settings = {"steps": 1500, "chains": 200} | options
     method = hb.Langevin(gamma, tau, word)
     return hb.sample(lambda x: -cosh(x).sum(axis=1), cosh_gradient, np.zeros(4), method, h, **settings)
@@ -97,7 +100,7 @@ def test_a_correlated_normal_law_has_its_mean_and_covariance(tau, metropolis):
 
 
 def test_the_weight_decay_is_a_prior_with_and_without_the_test():
-    """Of a constant density it makes N(0, τ/λ)."""
+    """It turns a constant density into N(0, τ/λ)."""
     for metropolis in (False, True):
         result = hb.sample(
             lambda theta: np.zeros(len(theta)), np.zeros_like, [0.0],
@@ -117,16 +120,16 @@ def test_large_steps_in_a_quartic_are_biased_and_the_metropolis_test_removes_it(
 @pytest.mark.parametrize("word", ["OBABO", "BAOAB", "ABOBA"])
 def test_the_law_is_right_where_half_of_the_steps_are_refused(word):
     mean = expected(np.square, cosh, 0.7)
-    result = far_steps(word, metropolis=True)
+    result = sample_bounded_gradients(word, metropolis=True)
     assert 0.3 < result.acceptance.mean() < 0.7
     assert score(result.samples**2, mean) < 4
-    assert score(far_steps(word).samples ** 2, mean) > 4
+    assert score(sample_bounded_gradients(word).samples ** 2, mean) > 4
 
 
 @pytest.mark.parametrize("word", ["OBABO", "BAOAB"])
 def test_the_law_is_right_at_infinite_friction(word):
     """OBABO is then Hamiltonian Monte Carlo with one leapfrog step."""
-    result = far_steps(word, gamma=np.inf, metropolis=True)
+    result = sample_bounded_gradients(word, gamma=np.inf, metropolis=True)
     assert 0.2 < result.acceptance.mean() < 0.8
     assert score(result.samples**2, expected(np.square, cosh, 0.7)) < 4
 

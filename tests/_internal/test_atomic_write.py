@@ -165,7 +165,7 @@ for function in (atomic_write.write, atomic_write.create):
 
 
 def test_a_folder_that_may_not_be_written_is_an_error_that_names_the_file():
-    """In a process of its own: root may write anywhere, so it becomes nobody first."""
+    """Root may write anywhere, so a process of its own becomes nobody first."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", UNWRITABLE, folder]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

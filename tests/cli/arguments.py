@@ -25,7 +25,7 @@ QUICK = ["--target", "kind", "--method", "lol", "--hidden", "8", "--steps", "60"
 
 
 class Input:
-    """A standard input with these bytes."""
+    """A standard input that holds the given bytes."""
 
     def __init__(self, content):
         self.buffer = io.BufferedReader(io.BytesIO(content))

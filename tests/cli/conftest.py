@@ -10,7 +10,7 @@ from tests.cli.arguments import ADLALA, QUICK, REGRESSION, SMALL, TABLE, Input
 
 @pytest.fixture
 def call(capsys):
-    """Call a command: its code, and what it says on stdout and stderr."""
+    """Return a function that runs a command and returns its exit code, stdout and stderr."""
 
     def called(*arguments):
         capsys.readouterr()
@@ -24,12 +24,13 @@ def call(capsys):
 
 @pytest.fixture
 def no_pictures(monkeypatch):
+    """Have commands draw no figures."""
     monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
 
 
 @pytest.fixture
 def refused(call):
-    """Call a command that must fail, in one line; the line."""
+    """Return a function that checks that a command fails with one line, and returns the line."""
 
     def called(*arguments, code=2):
         found, out, err = call(*arguments)
@@ -43,7 +44,7 @@ def refused(call):
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    """The folder of a run of AdLaLa with samples."""
+    """Return the folder of a run of AdLaLa with samples."""
     folder = tmp_path_factory.mktemp("cli") / "run"
     with pytest.raises(SystemExit) as end:
         main(["train", *SMALL, *ADLALA, "--samples", "5", "--out", str(folder)])
@@ -53,7 +54,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def table(tmp_path):
-    """A CSV file with three classes, and one with numbers to predict."""
+    """Write a CSV file with three classes and one with numbers to predict, and return the first."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 3))
     kinds = np.array(["blue", "green", "red"])[(X[:, 0] > 0).astype(int) + (X[:, 1] > 0)]
@@ -65,7 +66,7 @@ def table(tmp_path):
 
 @pytest.fixture(scope="session")
 def sampled(tmp_path_factory):
-    """A CSV file with noise of 5 in its target, and the folder of a run that samples the posterior."""
+    """Return a folder with a CSV file, whose target has noise of 5, and a run that samples the posterior."""
     folder, rng = tmp_path_factory.mktemp("posterior"), np.random.default_rng(0)
     X = rng.standard_normal((60, 2))
     rows = np.column_stack([X, 100 + 20 * X[:, 0] + 5 * rng.standard_normal(60)])
@@ -81,14 +82,14 @@ def sampled(tmp_path_factory):
 
 
 @pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
-    """A folder of its own to work in."""
+def in_empty_folder(tmp_path, monkeypatch):
+    """Change to an empty folder."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def streamed(tmp_path_factory):
-    """The folder of a run whose table came from the standard input."""
+    """Return the folder of a run whose table came from the standard input."""
     folder = tmp_path_factory.mktemp("streamed") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "draw_figures", lambda *arguments: [])

@@ -7,8 +7,8 @@ from heatbath.datasets import from_arrays
 from heatbath.runs.plan import make_plan
 
 
-def noise(task, seed=0, test_share=0.2, n=200):
-    """Targets that nothing explains."""
+def make_noise_problem(task, seed=0, test_share=0.2, n=200):
+    """Return a problem whose targets cannot be predicted."""
     rng = np.random.default_rng(seed)
     y = rng.poisson(3.0, n) if task == "counts" else rng.standard_normal(n) * 4 + 7
     y = {"binary": y > 9, "classes": np.digitize(y, [5, 9]).astype(str)}.get(task, y)
@@ -19,8 +19,8 @@ def noise(task, seed=0, test_share=0.2, n=200):
     return from_arrays(X, y, task=task, standardise=True, weights=weights, test_share=test_share, seed=seed)
 
 
-def explained(seed, n=200):
-    """Two classes that a line divides: the control."""
+def make_separable_problem(seed, n=200):
+    """Return the control: a problem of two classes that a line divides."""
     X = np.random.default_rng(seed).standard_normal((n, 3))
     return from_arrays(X, X[:, 0] > 0, standardise=True, test_share=0.5, seed=seed)
 

@@ -27,7 +27,7 @@ from heatbath.datasets.mnist import MNIST
 from heatbath.runs import file, simulation
 from tests.cli.arguments import ADLALA, HEATBATH, REGRESSION, SMALL, WHOLE, rows_of
 from tests.patience import PATIENCE, wait_until
-from tests.processes import dies_at, forked, was_killed
+from tests.processes import killed_after_writing, start_copy, was_killed
 from tests.runs import differences
 
 # What the commands do
@@ -187,8 +187,8 @@ AUTO = ["--target", "size", "--hidden", "8", "--steps", "Auto", "--budget", "160
 
 
 @pytest.fixture(scope="module")
-def found(sampled, tmp_path_factory):
-    """The folder of a run that finds its stepsize and its length."""
+def found_run(sampled, tmp_path_factory):
+    """Return the folder of a run that finds its stepsize and its length."""
     folder = tmp_path_factory.mktemp("auto") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "draw_figures", lambda *arguments: [])
@@ -198,8 +198,8 @@ def found(sampled, tmp_path_factory):
     return folder
 
 
-def test_what_is_found_is_what_the_library_finds(found):
-    run = hb.load(found / "run.nc")
+def test_what_is_found_is_what_the_library_finds(found_run):
+    run = hb.load(found_run / "run.nc")
     partition = hb.LaLa("auto", 1.0, posterior=hb.Posterior(0.8, temperature=0.5))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", hb.OffTemperatureWarning)
@@ -211,37 +211,37 @@ def test_what_is_found_is_what_the_library_finds(found):
     assert run.partition.h == same.partition.h
 
 
-def test_settings_find_it_again_byte_for_byte(found, tmp_path, call, no_pictures):
-    told = tomllib.loads((found / "settings.toml").read_text())
+def test_settings_find_it_again_byte_for_byte(found_run, tmp_path, call, no_pictures):
+    told = tomllib.loads((found_run / "settings.toml").read_text())
     assert told["method"]["h"] == "auto"
     assert {key: told["training"][key] for key in ("steps", "budget", "samples")} == {
         "steps": "auto", "budget": 1600, "samples": 10,
     }  # fmt: skip
-    code, out, _ = call("train", "--settings", found / "settings.toml", "--out", tmp_path / "again")
+    code, out, _ = call("train", "--settings", found_run / "settings.toml", "--out", tmp_path / "again")
     assert code == 0
     for name in WHOLE:
-        assert (tmp_path / "again" / name).read_bytes() == (found / name).read_bytes()
-    run = hb.load(found / "run.nc")
+        assert (tmp_path / "again" / name).read_bytes() == (found_run / name).read_bytes()
+    run = hb.load(found_run / "run.nc")
     notes = [f"h: {run.partition.h:.4g}", *run.found.summary().splitlines()]
     assert len(notes) == 4
     assert out.splitlines()[-5:] == [*notes, f"results: {tmp_path / 'again'}"]
 
 
-def test_the_summary_has_what_was_found(found):
-    run = hb.load(found / "run.nc")
-    told = json.loads((found / "summary.json").read_text())
+def test_the_summary_has_what_was_found(found_run):
+    run = hb.load(found_run / "run.nc")
+    told = json.loads((found_run / "summary.json").read_text())
     assert told["found"] == {"h": run.partition.h, **run.found.plain()}
     assert told["found"]["ended"] in ("converged", "budget")
     assert told["steps"] == run.step
     for line in run.found.summary().splitlines():
-        assert f"- {line}\n" in (found / "summary.md").read_text()
+        assert f"- {line}\n" in (found_run / "summary.md").read_text()
 
 
 @pytest.mark.parametrize("when", ["in the ladder", "in the first round", "in the last"])
 def test_ctrl_c_while_something_is_found_goes_on_to_the_same_files(
-    when, found, sampled, tmp_path, call, no_pictures, monkeypatch
+    when, found_run, sampled, tmp_path, call, no_pictures, monkeypatch
 ):
-    last = hb.load(found / "run.nc").step
+    last = hb.load(found_run / "run.nc").step
     at = {"in the ladder": None, "in the first round": 200, "in the last": last}[when]
     show, stopped = Display.__call__, []
 
@@ -260,14 +260,14 @@ def test_ctrl_c_while_something_is_found_goes_on_to_the_same_files(
     assert (folder / "run.nc").exists() == (at is not None)
     assert call("resume", folder)[0] == 0
     for name in WHOLE:
-        assert (folder / name).read_bytes() == (found / name).read_bytes()
+        assert (folder / name).read_bytes() == (found_run / name).read_bytes()
 
 
-def test_a_run_that_has_found_all_stays_as_it_is(found, call, no_pictures, monkeypatch):
-    before = {path.name: path.read_bytes() for path in found.iterdir()}
+def test_a_run_that_has_found_all_stays_as_it_is(found_run, call, no_pictures, monkeypatch):
+    before = {path.name: path.read_bytes() for path in found_run.iterdir()}
     monkeypatch.setattr(simulation.Simulation, "run", None)  # nothing is to be run
-    assert call("resume", found)[0] == 0
-    assert {path.name: path.read_bytes() for path in found.iterdir()} == before
+    assert call("resume", found_run)[0] == 0
+    assert {path.name: path.read_bytes() for path in found_run.iterdir()} == before
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -369,7 +369,7 @@ main()
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The files of a run that nothing has disturbed, and the seconds it took."""
+    """Return the files of a run that nothing has disturbed, and the seconds it took."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     begin = time.perf_counter()
     with pytest.MonkeyPatch.context() as patch:
@@ -379,12 +379,13 @@ def undisturbed(tmp_path_factory):
     return {name: (folder / name).read_bytes() for name in WHOLE}, time.perf_counter() - begin
 
 
-def differing(folder, expected):
+def differing_files(folder, expected):
+    """Return the names of the files in a folder that are not as expected."""
     return [name for name, content in expected.items() if (folder / name).read_bytes() != content]
 
 
 def test_killed_runs_that_are_resumed_have_the_same_files_byte_for_byte(tmp_path, undisturbed, no_pictures):
-    """One at a checkpoint, and when it goes on again at any time; and one at any time."""
+    """One run is killed at a checkpoint, and again at any time when it goes on; another at any time."""
     expected, seconds = undisturbed
     chance = random.Random(3)
     for number in range(2):
@@ -394,16 +395,16 @@ def test_killed_runs_that_are_resumed_have_the_same_files_byte_for_byte(tmp_path
         if number == 0:
             checkpoints = count(1)
             written = lambda path, n=checkpoints: Path(path).name == "run.nc" and next(n) == 8
-            assert dies_at(partial(main, start), written)
+            assert killed_after_writing(partial(main, start), written)
             assert 0 < hb.load(folder / "run.nc").step < 60_000
-        child = forked(partial(main, resume if (folder / "settings.toml").exists() else start))
+        child = start_copy(partial(main, resume if (folder / "settings.toml").exists() else start))
         time.sleep(chance.uniform(0.0, 0.8 * seconds))
         os.kill(child, signal.SIGKILL)
         was_killed(child)  # or has ended, and that is as good
         with pytest.raises(SystemExit) as end:
             main(resume if (folder / "settings.toml").exists() else start)
         assert end.value.code == 0
-        assert differing(folder, expected) == []
+        assert differing_files(folder, expected) == []
 
 
 def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
@@ -436,7 +437,7 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
     assert code == 0
     assert begun == [reached]  # it continues, and does not start over
     assert json.loads(out)["steps"] == 60_000
-    assert differing(folder, expected) == []
+    assert differing_files(folder, expected) == []
 
 
 def test_a_finished_run_can_be_resumed_and_stays_as_it_is(trained, call, no_pictures):
@@ -606,7 +607,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint_to_go_on_from(
     assert 0 < hb.load(tmp_path / "run" / "run.nc").step < 60_000
     monkeypatch.undo()
     assert call("resume", tmp_path / "run")[0] == 0
-    assert differing(tmp_path / "run", undisturbed[0]) == []
+    assert differing_files(tmp_path / "run", undisturbed[0]) == []
 
 
 def test_help_lists_the_commands_and_takes_no_time():
@@ -636,7 +637,7 @@ def test_help_lists_the_commands_and_takes_no_time():
         ),
     ],
 )
-def test_values_that_are_given_twice_are_refused(arguments, told, call, trained, elsewhere):
+def test_values_that_are_given_twice_are_refused(arguments, told, call, trained, in_empty_folder):
     Path("new.csv").write_text("x1,x2\n0.5,1\n")
     places = {"RUN": str(trained), "FILE": "new.csv"}
     code, _, complaint = call(*(places.get(argument, argument) for argument in arguments))

@@ -11,11 +11,11 @@ from heatbath.cli.plans import prepare_run
 from heatbath.cli.report import baseline
 from heatbath.cli.settings import merge_settings
 from heatbath.training.train import carry_out
-from tests.cli.problems import noise, plan_for
+from tests.cli.problems import make_noise_problem, plan_for
 
 
-def said(plan, constant, *moments):
-    """How often a display says it."""
+def count_on_display(plan, constant, *moments):
+    """Return how often a display shows a constant of a plan."""
     console = Console(file=io.StringIO(), force_terminal=False, width=300)
     with Display(plan, console, constant=constant) as display:
         for moment in moments:
@@ -24,13 +24,15 @@ def said(plan, constant, *moments):
 
 
 def test_it_is_said_once_in_the_middle_of_a_run_without_samples_and_not_of_short_runs():
-    plan = plan_for(noise("binary"))
+    plan = plan_for(make_noise_problem("binary"))
     constant = baseline.constant_baseline(plan)
     early, middle = (hb.Progress(step, 300, 1.0, 2.5, {}) for step in (100, 150))
-    assert said(plan, constant, early) == 0
-    assert said(plan, constant, early, middle, middle) == 1
-    assert said(plan, constant, replace(middle, finding=True)) == 0
-    assert said(plan_for(noise("binary"), samples=10), constant, middle) == 0  # their average may be better
+    assert count_on_display(plan, constant, early) == 0
+    assert count_on_display(plan, constant, early, middle, middle) == 1
+    assert count_on_display(plan, constant, replace(middle, finding=True)) == 0
+    assert (
+        count_on_display(plan_for(make_noise_problem("binary"), samples=10), constant, middle) == 0
+    )  # their average may be better
 
 
 def test_after_a_round_it_is_said_of_the_averaged_prediction():
@@ -44,7 +46,10 @@ def test_after_a_round_it_is_said_of_the_averaged_prediction():
     assert rounds
     constant = baseline.constant_baseline(search.first_plan())
     for factor, count in ((0.01, 1), (100.0, 0)):
-        assert said(search, replace(constant, losses=factor * constant.losses), *rounds, *rounds) == count
+        assert (
+            count_on_display(search, replace(constant, losses=factor * constant.losses), *rounds, *rounds)
+            == count
+        )
 
 
 def test_the_display_tells_speed_loss_temperature_and_time_left():

@@ -34,8 +34,8 @@ BOUNDED = {"draws", "n_train", "n_test"}  # any number of data is accepted, and 
 
 
 @st.composite
-def contents(draw):
-    """Settings that are sane but for a few values, or a few sections, or that are other TOML altogether."""
+def draw_settings(draw):
+    """Return settings with a few bad values or sections, or TOML that has nothing to do with settings."""
     made = {section: dict(values) for section, values in SANE.items()}
     made["method"] = {"name": draw(st.sampled_from([*known()])), "h": 0.1, "tau": 1e-4, "gamma": 1.0}
     for _ in range(draw(st.integers(0, 3))):
@@ -46,8 +46,8 @@ def contents(draw):
     return made
 
 
-def code_of(capsys, *arguments):
-    """The code of a command, which says at most one line if it is not 0."""
+def exit_code(capsys, *arguments):
+    """Run a command, check that a failure prints at most one line, and return its exit code."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
         main([str(argument) for argument in arguments])
@@ -60,15 +60,15 @@ def code_of(capsys, *arguments):
 
 @pytest.fixture
 def read_only(monkeypatch, tmp_path):
-    """Everything is read and checked, and nothing is run."""
+    """Have commands read and check everything, but run nothing."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(commands, "_execute", lambda *arguments: None)
     return tmp_path
 
 
 @st.composite
-def searches(draw):
-    """The same of a search."""
+def draw_search_settings(draw):
+    """Return the settings of a search, with a few bad values or sections."""
     method = {"name": draw(st.sampled_from([*known()])), "h": {"low": 0.1, "high": 0.2, "scale": "log"}}
     search = {"steps": 8, "batch": 5, "candidates": 2, "fresh": 1}
     made = {
@@ -86,24 +86,24 @@ def searches(draw):
 
 
 @FEW
-@given(made=searches())
+@given(made=draw_search_settings())
 def test_no_settings_of_a_search_make_a_traceback(read_only, capsys, made):
     (read_only / "settings.toml").write_text(tomli_w.dumps(made))
-    code_of(capsys, "tune", "--settings", read_only / "settings.toml")
+    exit_code(capsys, "tune", "--settings", read_only / "settings.toml")
 
 
 @FEW
-@given(made=contents(), command=st.sampled_from(["train", "sweep", "compare"]))
+@given(made=draw_settings(), command=st.sampled_from(["train", "sweep", "compare"]))
 def test_no_settings_make_a_traceback(read_only, capsys, made, command):
     (read_only / "settings.toml").write_text(tomli_w.dumps(made))
-    code_of(capsys, command, "--settings", read_only / "settings.toml")
+    exit_code(capsys, command, "--settings", read_only / "settings.toml")
 
 
 @FEW
 @given(text=st.text(st.sampled_from("[]{}=.,'\"\n# ab1-:\\\0é"), max_size=60))
 def test_no_text_in_the_place_of_settings_makes_a_traceback(read_only, capsys, text):
     (read_only / "settings.toml").write_text(text)
-    assert code_of(capsys, "train", "--settings", read_only / "settings.toml") == 2
+    assert exit_code(capsys, "train", "--settings", read_only / "settings.toml") == 2
 
 
 CELLS = st.one_of(
@@ -121,28 +121,28 @@ CELLS = st.one_of(
 def test_no_csv_makes_a_traceback(read_only, capsys, rows, header, task):
     (read_only / "data.csv").write_text("\n".join([header, *map(",".join, rows)]), encoding="utf-8")
     options = ["--target", "y", "--method", "lol", *task]
-    code_of(capsys, "train", "--data", read_only / "data.csv", *options)
+    exit_code(capsys, "train", "--data", read_only / "data.csv", *options)
 
 
 @settings(FEW, max_examples=8)
 @given(content=st.binary(max_size=80), name=st.sampled_from(["data.csv", "data.parquet"]))
 def test_no_bytes_make_a_traceback(read_only, capsys, content, name):
     (read_only / name).write_bytes(content)
-    assert code_of(capsys, "train", "--data", read_only / name, "--target", "y", "--method", "lol") == 2
-    assert code_of(capsys, "train", "--settings", read_only / name) == 2
-    assert code_of(capsys, "resume", read_only / name) == 2
-    assert code_of(capsys, "predict", read_only / name, read_only / name) in (1, 2)
+    assert exit_code(capsys, "train", "--data", read_only / name, "--target", "y", "--method", "lol") == 2
+    assert exit_code(capsys, "train", "--settings", read_only / name) == 2
+    assert exit_code(capsys, "resume", read_only / name) == 2
+    assert exit_code(capsys, "predict", read_only / name, read_only / name) in (1, 2)
 
 
 @settings(FEW, max_examples=6)
-@given(made=contents())
+@given(made=draw_settings())
 def test_settings_that_are_accepted_run_to_the_end(tmp_path_factory, monkeypatch, capsys, made):
-    """Or say in one line why they do not, and those that they write are accepted again."""
+    """Otherwise one line says why they do not. The settings that runs write are accepted again."""
     folder = tmp_path_factory.mktemp("fuzz")
     monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
     (folder / "settings.toml").write_text(tomli_w.dumps(made))
-    if code_of(capsys, "train", "--settings", folder / "settings.toml", "--out", folder / "run") == 0:
+    if exit_code(capsys, "train", "--settings", folder / "settings.toml", "--out", folder / "run") == 0:
         assert tomllib.loads((folder / "run" / "settings.toml").read_text())["command"] == "train"
         again = ["--settings", folder / "run" / "settings.toml", "--out", folder / "again"]
-        assert code_of(capsys, "train", *again) == 0
+        assert exit_code(capsys, "train", *again) == 0
         assert (folder / "run" / "run.nc").read_bytes() == (folder / "again" / "run.nc").read_bytes()

@@ -8,8 +8,8 @@ from heatbath.cli import main, options
 from heatbath.runs.serialise import RECIPES
 
 
-def completed(capsys, monkeypatch, words):
-    """What the shell offers for the last of some words."""
+def completions(capsys, monkeypatch, words):
+    """Return what the shell offers to complete the last of some words."""
     monkeypatch.setenv("_HEATBATH_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", " ".join(["heatbath", *words]))
     monkeypatch.setenv("COMP_CWORD", str(len(words)))
@@ -31,7 +31,7 @@ def completed(capsys, monkeypatch, words):
     ],
 )
 def test_the_shell_completes_names(words, expected, capsys, monkeypatch):
-    assert completed(capsys, monkeypatch, words) == expected
+    assert completions(capsys, monkeypatch, words) == expected
 
 
 def test_all_problems_are_offered():

@@ -107,7 +107,7 @@ def test_a_coverage_that_is_none_is_refused(sampled, refused):
         )
 
 
-def test_new_columns_get_names_of_their_own(call, trained, elsewhere):
+def test_new_columns_get_names_of_their_own(call, trained, in_empty_folder):
     """A feature may be called as they are."""
     Path("other.csv").write_text("x1,x2,entropy\n0.5,1,2\n")
     code, out, _ = call("predict", trained, "other.csv")

@@ -12,7 +12,7 @@ from heatbath.cli.settings import merge_settings, read_settings
 
 
 def test_settings_toml_is_complete(trained):
-    """Whatever the defaults become, it has all that decides the run."""
+    """The file has all that decides the run, whatever the defaults become."""
     told = tomllib.loads((trained / "settings.toml").read_text())
     assert told["command"] == "train"
     assert told["problem"]["turns"] == 2

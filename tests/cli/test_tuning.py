@@ -26,7 +26,7 @@ from heatbath.cli.tuning import make_family, prepare_tuning
 from heatbath.methods.presets import SEARCHED
 from heatbath.tuning import search
 from heatbath.tuning.search_space import Family
-from tests.processes import dies_at
+from tests.processes import killed_after_writing
 from tests.runs import differences
 
 SPIRALS = ["--problem", "spirals", "--turns", "1", "--n-train", "100", "--n-test", "60", "--hidden", "8"]
@@ -38,7 +38,7 @@ FOUND = ("AdLaLa", "SGD")
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
-    """The folder of a search."""
+    """Return the folder of a search by the command line."""
     folder = tmp_path_factory.mktemp("tune") / "found"
     with pytest.raises(SystemExit) as end:
         main(["tune", *SMALL, *METHODS, "--out", str(folder)])
@@ -47,8 +47,8 @@ def searched(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found():
-    """The same by the library."""
+def library_search():
+    """Return the same search, made by the library."""
     problem = hb.datasets.spirals(turns=1, n_train=100, n_test=60)
     ranges = {name: SEARCHED["AdLaLa"][name] for name in ("h", "epsilon", "gamma", "tau_output")}
     adlala = Family(
@@ -62,7 +62,8 @@ def found():
         return hb.tune(problem, hb.MLP((8,)), [adlala, "sgd"], 80, 10, candidates=16, by="accuracy")
 
 
-def copied(folder, place):
+def copy_search(folder, place):
+    """Return a copy of the folder of a search."""
     return Path(shutil.copytree(folder, place))
 
 
@@ -72,12 +73,12 @@ def edit(file, old, new):
     file.write_text(text.replace(old, new))
 
 
-def test_the_search_is_the_library_s_and_so_are_the_fresh_runs(searched, found):
+def test_the_search_is_the_library_s_and_so_are_the_fresh_runs(searched, library_search):
     table = pandas.read_csv(searched / "table.csv")
-    pandas.testing.assert_frame_equal(table, found.table, check_like=True)
+    pandas.testing.assert_frame_equal(table, library_search.table, check_like=True)
     assert len(table) == 32
     run = hb.load(searched / "run.nc")
-    colder = {name: partition.cooled(72) for name, partition in found.partitions.items()}
+    colder = {name: partition.cooled(72) for name, partition in library_search.partitions.items()}
     same = hb.compare(run.problem, hb.MLP((8,)), colder, 80, 10, chains=3, seed=1)
     assert run.problem.X_train.shape == (1, 100, 2)  # all of them
     assert differences(run, same) == []
@@ -107,16 +108,16 @@ def test_the_report_has_what_was_found_the_fresh_runs_all_pictures_and_the_comma
     assert "http" not in re.sub(r'"data:[^"]*"', "", page)
 
 
-def test_the_summary_has_what_was_found_and_what_fresh_runs_are_worth(searched, found):
+def test_the_summary_has_what_was_found_and_what_fresh_runs_are_worth(searched, library_search):
     told = json.loads((searched / "summary.json").read_text())
-    assert told["best"] == {"method": found.winner}
+    assert told["best"] == {"method": library_search.winner}
     assert told["colder_from"] == 72
     for name, method in told["search"]["methods"].items():
-        assert method["values"] == found.best[name].candidate.values
-        assert method["accuracy"] == found.best[name].accuracy
-        assert method["importance"] == found.importance[name]
-        assert method["edges"] == found.edges.get(name, {})
-        assert method["wider"] == {k: asdict(v) for k, v in found.wider.get(name, {}).items()}
+        assert method["values"] == library_search.best[name].candidate.values
+        assert method["accuracy"] == library_search.best[name].accuracy
+        assert method["importance"] == library_search.importance[name]
+        assert method["edges"] == library_search.edges.get(name, {})
+        assert method["wider"] == {k: asdict(v) for k, v in library_search.wider.get(name, {}).items()}
     run = hb.load(searched / "run.nc")
     X, y = run.problem.X_test[0], run.problem.Y_test[0, :, 0]
     for row in told["rows"]:
@@ -137,9 +138,9 @@ def test_the_summary_has_what_was_found_and_what_fresh_runs_are_worth(searched, 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_the_command_line_that_is_given_makes_the_fresh_runs_again(
-    name, searched, found, tmp_path, call, no_pictures
+    name, searched, library_search, tmp_path, call, no_pictures
 ):
-    """And so does the Python: with the colder end of the runs that were judged on test examples."""
+    """So does the Python that is given, with the colder end of the runs judged on test examples."""
     told = json.loads((searched / "summary.json").read_text())["search"]["methods"][name]
     command = told["command"]
     assert (
@@ -150,7 +151,7 @@ def test_the_command_line_that_is_given_makes_the_fresh_runs_again(
     assert words[:2] == ["heatbath", "train"]
     assert call(*words[1:], "--out", tmp_path / "run")[0] == 0
     run, fresh = hb.load(tmp_path / "run" / "run.nc"), hb.load(searched / "run.nc").select(method=name)
-    assert run.partition == fresh.partition == found.partitions[name].cooled(72)
+    assert run.partition == fresh.partition == library_search.partitions[name].cooled(72)
     assert differences(run, fresh) == []
     names = {n: getattr(hb, n) for n in ("AdLaLa", "Partition", *hb.methods.known_methods())}
     assert eval(told["code"], names) == fresh.partition
@@ -281,11 +282,11 @@ def test_settings_toml_makes_the_same_files_byte_for_byte(searched, tmp_path, ca
         "seed": 0, "shuffled": False, "dtype": "float32", "fresh": 3, "cooled": True,
     }  # fmt: skip
     assert call("tune", "--settings", searched / "settings.toml", "--out", tmp_path / "again")[0] == 0
-    assert differing(tmp_path / "again", {name: (searched / name).read_bytes() for name in WHOLE}) == []
+    assert differing_files(tmp_path / "again", {name: (searched / name).read_bytes() for name in WHOLE}) == []
 
 
 def test_without_fresh_runs_and_without_a_colder_end(searched, tmp_path, call, no_pictures):
-    none, warm = (copied(searched, tmp_path / name) for name in ("none", "warm"))
+    none, warm = (copy_search(searched, tmp_path / name) for name in ("none", "warm"))
     edit(none / "settings.toml", "fresh = 3", "fresh = 0")
     edit(warm / "settings.toml", "cooled = true", "cooled = false")
     for folder in (none, warm):
@@ -440,7 +441,7 @@ LONG = [*SPIRALS, "--steps", "2000", "--batch", "10", "--candidates", "16", "--f
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The files of a search that nothing has disturbed."""
+    """Return the files of a search that nothing has disturbed."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "draw_figures", lambda *arguments: [])
@@ -449,7 +450,8 @@ def undisturbed(tmp_path_factory):
     return {name: (folder / name).read_bytes() for name in WHOLE}
 
 
-def differing(folder, expected):
+def differing_files(folder, expected):
+    """Return the names of the files in a folder that are not as expected."""
     return [name for name, content in expected.items() if (folder / name).read_bytes() != content]
 
 
@@ -460,13 +462,15 @@ def test_a_search_that_is_killed_again_and_again_ends_as_if_nothing_had_happened
     files = ("search/round-1-2.nc", "search/round-2-3.nc", "search/confirmed.nc", "run.nc")
     arguments = ["tune", *LONG, "--threads", "1", "--every", "0.05", "--out", str(folder)]
     for file in files:
-        assert dies_at(partial(main, arguments), lambda path, last=folder / file: Path(path) == last)
+        assert killed_after_writing(
+            partial(main, arguments), lambda path, last=folder / file: Path(path) == last
+        )
         arguments = ["resume", str(folder), "--threads", "1", "--every", "0.05"]
     assert not (folder / "summary.json").exists()
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 0
-    assert differing(folder, undisturbed) == []
+    assert differing_files(folder, undisturbed) == []
 
 
 def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
@@ -493,7 +497,7 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
         arguments = ["resume", folder]
     assert not (folder / "summary.json").exists()
     assert call(*arguments)[0] == 0
-    assert differing(folder, undisturbed) == []
+    assert differing_files(folder, undisturbed) == []
 
 
 def test_a_finished_search_can_be_resumed_and_stays_as_it_is(searched, call, no_pictures):
@@ -507,6 +511,6 @@ def test_a_finished_search_can_be_resumed_and_stays_as_it_is(searched, call, no_
 
 
 def test_settings_that_were_edited_do_not_go_on_with_the_old_search(searched, refused, tmp_path):
-    folder = copied(searched, tmp_path / "run")
+    folder = copy_search(searched, tmp_path / "run")
     edit(folder / "settings.toml", "high = 0.0002", "high = 0.0003")
     assert "is of another run, with other partition" in refused("resume", folder, code=1)

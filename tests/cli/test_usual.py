@@ -1,5 +1,8 @@
-"""`heatbath train` where no method is named: what the estimators do, to the last digit, however it was
-interrupted; what goes on beyond the end; and a word where a constant would be better."""
+"""Test `heatbath train` where no method is named.
+
+It gives the digits of the estimators, however it was interrupted. A run also goes on beyond its end, and
+takes a word where a constant would be better.
+"""
 
 import csv
 import io
@@ -31,8 +34,7 @@ WHOLE = ("run.nc", "settings.toml", "summary.json")
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """CSV files with numbers and with classes to predict, two of them with weights, and what is in
-    them."""
+    """Write CSV files with numbers and classes to predict, some with weights; return also their contents."""
     folder, rng = tmp_path_factory.mktemp("usual"), np.random.default_rng(0)
     X = rng.standard_normal((40, 2))
     size = 100 + 20 * X[:, 0] + 5 * rng.standard_normal(40)
@@ -59,7 +61,7 @@ def tables(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(tables):
-    """The folders of a run for each of them."""
+    """Return a folder with a run on each of the tables."""
     folder, contents = tables
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "draw_figures", lambda *arguments: [])
@@ -97,16 +99,16 @@ def test_what_predict_writes_for_the_training_file_is_what_the_estimator_says_to
     if not name.startswith("size"):
         assert said["prediction"] == fitted.predict(X).tolist()
         columns = [f"probability_{label}" for label in fitted.classes_]
-        np.testing.assert_array_equal(numbers(said, columns), fitted.predict_proba(X))
+        np.testing.assert_array_equal(columns_as_numbers(said, columns), fitted.predict_proba(X))
     else:
         expected = [*fitted.predict(X, return_std=True), *fitted.predict_interval(X)]
         ends = ("_size", "_grade") if "grade" in name else ("",)
         columns = [f"{column}{end}" for column in ("prediction", "sd", "low", "high") for end in ends]
-        np.testing.assert_array_equal(numbers(said, columns), np.column_stack(expected))
+        np.testing.assert_array_equal(columns_as_numbers(said, columns), np.column_stack(expected))
 
 
 def test_a_large_file_is_predicted_in_pieces_with_the_digits_of_all_rows_at_once(trained, tmp_path, call):
-    """Matrix products and quantiles are of the same blocks of rows, whatever was read at a time."""
+    """Matrix products and quantiles always use the same blocks of rows, whatever was read at a time."""
     rows = 2 * PIECE + 77
     X = np.random.default_rng(1).standard_normal((rows, 2)).round(3)
     body = "\n".join(f"{a},{b}" + "\n" * (i % 1000 == 0) for i, (a, b) in enumerate(X.tolist()))
@@ -123,12 +125,13 @@ def test_a_large_file_is_predicted_in_pieces_with_the_digits_of_all_rows_at_once
         assert block(most) <= max(most, 1)
 
 
-def numbers(said, columns):
+def columns_as_numbers(said, columns):
+    """Return columns of a printed table as an array (row, column)."""
     return np.array([list(map(float, said[name])) for name in columns]).T
 
 
 def test_another_seed_or_a_row_less_gives_other_digits(tables, trained):
-    """The control."""
+    """The control: the comparison above would notice another seed or another row."""
     X, y, _ = tables[1]["size"]
     run = hb.load(trained / "size" / "run.nc")
     for seed, first in ((4, 0), (3, 1)):
@@ -199,7 +202,7 @@ def test_interrupted_by_ctrl_c_or_killed_and_resumed_it_ends_in_the_same_files(
             assert (code, bool(stopped)) == (130, True)
             assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume {folder}"
         else:
-            assert killed([*map(str, arguments), "--every", "0"])
+            assert was_command_killed([*map(str, arguments), "--every", "0"])
     assert (folder / "run.nc").exists() == (when == "in a round")
     monkeypatch.setattr(simulation.Simulation, "__init__", note)
     assert call("resume", folder)[0] == 0
@@ -207,8 +210,8 @@ def test_interrupted_by_ctrl_c_or_killed_and_resumed_it_ends_in_the_same_files(
     assert (15 in begun) == (when != "in a round")  # where chains begin is in the file
 
 
-def killed(arguments):
-    """Whether a process of its own for a command was killed."""
+def was_command_killed(arguments):
+    """Run a command in a process of its own, and return True if it was killed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which do nothing here
         child = os.fork()

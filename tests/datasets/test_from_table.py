@@ -14,14 +14,14 @@ from heatbath.datasets import from_arrays, from_table
 from heatbath.datasets.tables import read as opening
 from heatbath.datasets.tables import read_table
 from tests.datasets.problems import ones, same
-from tests.datasets.tables.written import HEAD, table
+from tests.datasets.tables.written import HEAD, write_table
 
 
 @pytest.fixture
 def flowers(tmp_path):
     rng = np.random.default_rng(0)
     rows = [f"{rng.normal(5, 2)},{'ab'[i % 2]},{i},0.1" for i in range(50)]
-    return table(tmp_path / "flowers.csv", "length,kind,width,height", *rows)
+    return write_table(tmp_path / "flowers.csv", "length,kind,width,height", *rows)
 
 
 def test_a_csv_file_with_text_in_its_target_is_a_classification(flowers):
@@ -88,7 +88,7 @@ def test_weights_are_a_column_that_is_neither_feature_nor_target(tmp_path):
     rng = np.random.default_rng(0)
     X, y, w = rng.standard_normal((20, 2)), rng.standard_normal(20), rng.integers(0, 4, 20) / 2
     rows = [",".join(map(repr, row)) for row in np.column_stack([X[:, 0], w, X[:, 1], y]).tolist()]
-    path = table(tmp_path / "weighed.csv", "a,count,b,y", *rows)
+    path = write_table(tmp_path / "weighed.csv", "a,count,b,y", *rows)
     problem = from_table(path, "y", weights="count", seed=2)
     assert problem.features == ("a", "b")
     assert same(problem, from_arrays(X, y, weights=w, standardise=True, seed=2))
@@ -114,7 +114,7 @@ def test_rows_may_have_the_same_labels():
 
 
 def test_rows_without_a_target_are_left_out_and_it_is_said(tmp_path):
-    path = table(tmp_path / "t.csv", "a,y", "1,0.5", "2,", "4,1.5", "8,NA", "16,2.5")
+    path = write_table(tmp_path / "t.csv", "a,y", "1,0.5", "2,", "4,1.5", "8,NA", "16,2.5")
     problem = from_table(path, "y", test_share=0, standardise=False)
     assert sorted(problem.X_train[0, :, 0]) == [1, 4, 16]
     assert "2 rows without 'y' are left out (line 3, 5)" in problem.encoder.notes()
@@ -226,10 +226,10 @@ def test_a_frame_that_is_wrong_is_refused_by_its_rows():
 
 
 def test_a_regression_is_named_by_its_column(tmp_path):
-    path = table(tmp_path / "t.csv", HEAD, *(f"{i},1,{i / 4}" for i in range(10)))
+    path = write_table(tmp_path / "t.csv", HEAD, *(f"{i},1,{i / 4}" for i in range(10)))
     problem = from_table(path, "y")
     assert (problem.task, problem.targets, problem.outputs) == ("regression", ("y",), 1)
-    whole = table(tmp_path / "u.csv", HEAD, *(f"{i},1,{i % 3}" for i in range(10)))
+    whole = write_table(tmp_path / "u.csv", HEAD, *(f"{i},1,{i % 3}" for i in range(10)))
     assert from_table(whole, "y").targets == ("0", "1", "2")
     assert from_table(whole, "y", task="regression").targets == ("y",)
 
@@ -238,11 +238,11 @@ def test_a_feature_that_says_the_target_is_warned_of(tmp_path):
     rng = np.random.default_rng(0)
     values, others = rng.normal(size=(2, 30)).round(2)
     rows = [f"{2 * y + 1:.2f},{x},{y}" for x, y in zip(others, values, strict=True)]
-    said = [note for note in from_table(table(tmp_path / "a.csv", "b,x,y", *rows), "y").encoder.notes()]
+    said = [note for note in from_table(write_table(tmp_path / "a.csv", "b,x,y", *rows), "y").encoder.notes()]
     word = "says 'y' exactly: if it is not known before, leave it out (--ignore)"
     assert [note for note in said if "warning" in note] == [f"warning: b {word}"]
     rows = [f"{y > 0:d},{x},{'yes' if y > 0 else 'no'}" for x, y in zip(others, values, strict=True)]
-    said = from_table(table(tmp_path / "c.csv", "b,x,y", *rows), "y").encoder.notes()
+    said = from_table(write_table(tmp_path / "c.csv", "b,x,y", *rows), "y").encoder.notes()
     assert [note for note in said if "warning" in note] == [f"warning: b {word}"]
     said = from_table(tmp_path / "c.csv", "y", ignore="b").encoder.notes()
     assert not any("warning" in note for note in said)
@@ -253,9 +253,9 @@ def test_too_few_rows_and_cells_between_spaces_are_told_as_what_they_are(tmp_pat
         "has too few rows to learn from: 2 with a value of 'y', and 1 of them set aside to test; 2 are needed"
     )
     with pytest.raises(ValueError, match=few):
-        from_table(table(tmp_path / "t.csv", "x,y", "1,2", "2,3"), "y")
+        from_table(write_table(tmp_path / "t.csv", "x,y", "1,2", "2,3"), "y")
     with pytest.raises(ValueError, match="cells have to be separated by commas, semicolons, tabs or bars"):
-        from_table(table(tmp_path / "t.csv", "x y", "1 2", "2 3"), "y")
+        from_table(write_table(tmp_path / "t.csv", "x y", "1 2", "2 3"), "y")
 
 
 # Larger than memory
@@ -263,10 +263,10 @@ def test_too_few_rows_and_cells_between_spaces_are_told_as_what_they_are(tmp_pat
 
 @pytest.fixture
 def large(tmp_path, monkeypatch):
-    """A table of 3,000 rows of which 500 are read at a time."""
+    """Write a table of 3,000 rows, of which 500 are read at a time."""
     monkeypatch.setattr(opening, "PIECE", 500)
     rows = (f"{i % 97},{i % 89},{'ab'[i % 2]},{i * 0.5}" for i in range(3000))
-    return table(tmp_path / "large.csv", "x,z,kind,y", *rows)
+    return write_table(tmp_path / "large.csv", "x,z,kind,y", *rows)
 
 
 def test_a_table_that_would_not_fit_in_memory_is_refused_before_it_is_read(large, monkeypatch):
@@ -314,7 +314,7 @@ def test_all_that_is_wrong_with_a_file_is_in_one_message(tmp_path):
     """Lines, names, targets and weights."""
     rows = [f"{i}.5,{i},1" for i in range(30)]
     rows[3], rows[5], rows[7] = "1.5,2", "1.5,many,1", "1.5,3,-2"
-    path = table(tmp_path / "t.csv", "a,y,w", *rows)
+    path = write_table(tmp_path / "t.csv", "a,y,w", *rows)
     with pytest.raises(ValueError) as error:  # noqa: PT011
         from_table(path, "y", weights="w", ignore=["b"])
     text = str(error.value)
@@ -334,13 +334,13 @@ def test_all_that_is_wrong_with_a_file_is_in_one_message(tmp_path):
 def test_of_many_problems_some_of_each_kind_are_spelled_out(tmp_path):
     rows = ["1"] * 40 + ["1.5,x"] * 20 + [f"{i}.5,{i}" for i in range(30)]
     with pytest.raises(ValueError, match=r"has 61 problems: there is no column 'b'.*; and 54 more") as error:
-        from_table(table(tmp_path / "t.csv", "a,y", *rows), "y", task="regression", ignore=["b"])
+        from_table(write_table(tmp_path / "t.csv", "a,y", *rows), "y", task="regression", ignore=["b"])
     assert str(error.value).count("cells are needed") == str(error.value).count("a number is needed") == 3
 
 
 def test_the_decimal_mark_of_a_file_is_the_encoder_s(tmp_path):
     rows = [f"{i}.234,5;{i % 9},5" for i in range(1, 30)]
-    path = table(tmp_path / "t.csv", "a;y", *rows)
+    path = write_table(tmp_path / "t.csv", "a;y", *rows)
     assert from_table(path, "y").encoder.decimal_ == ","
     assert from_table(read_table(path), "y").encoder.decimal_ == ","
     assert from_table(read_table(path).frame, "y").encoder.decimal_ is None

@@ -35,7 +35,7 @@ CONTENT = {name: idx(name, shape) for name, shape in TINY.items()}
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """A small MNIST, an empty cache, no HEATBATH_DATA and no network."""
+    """Replace MNIST by a small one, with an empty cache, no HEATBATH_DATA and no network."""
     monkeypatch.setattr(MODULE, "MNIST", TINY)
     monkeypatch.setattr(
         MODULE, "SHA256", {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
@@ -46,7 +46,7 @@ def tiny(monkeypatch, tmp_path):
 
 
 class Net:
-    """Stands in for the mirrors: `answer(mirror, name)` gives the bytes or raises; `asked` notes each URL."""
+    """A stand-in for the mirrors: `answer(mirror, name)` gives bytes or raises; `asked` has each URL."""
 
     def __init__(self, monkeypatch):
         self.asked = []

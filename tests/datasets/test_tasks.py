@@ -20,8 +20,8 @@ LOSSES = {
 ROWS = 7
 
 
-def case(task):
-    """Outputs, small and large, and targets."""
+def outputs_and_targets(task):
+    """Return outputs, small and large, and targets."""
     rng = np.random.default_rng(0)
     outputs = rng.standard_normal((ROWS, {"binary": 1, "classes": 4}.get(task, 2)))
     outputs[0] *= 4 if task == "counts" else 40
@@ -32,7 +32,7 @@ def case(task):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_residuals_are_derivatives_of_the_loss_in_numpy_and_in_compiled_code(task):
-    outputs, targets = case(task)
+    outputs, targets = outputs_and_targets(task)
     tensor = torch.tensor(outputs, requires_grad=True)
     value = LOSSES[task](tensor, torch.tensor(targets))
     value.backward()
@@ -45,7 +45,7 @@ def test_residuals_are_derivatives_of_the_loss_in_numpy_and_in_compiled_code(tas
 
 @pytest.mark.parametrize("task", TASKS)
 def test_outputs_are_decoded_alike_everywhere(task):
-    outputs, _ = case(task)
+    outputs, _ = outputs_and_targets(task)
     expected = TASKS[task].decode(outputs)
     np.testing.assert_allclose(TASKS[task].decode_torch(torch.tensor(outputs)), expected, atol=1e-14)
     for layout in layouts(outputs.dtype):

@@ -17,15 +17,18 @@ QUADRATIC = hb.datasets.from_arrays(*rows(40), task="regression", test_share=0.0
 LINEAR = hb.MLP(())
 
 
-def on_quadratic(tau, h=0.3, decay=0.2, gamma=1.0, steps=20_000, **options):
-    """A linear model on all its data: no gradient noise, a quadratic loss, its minimum away from 0."""
+def run_on_quadratic(tau, h=0.3, decay=0.2, gamma=1.0, steps=20_000, **options):
+    """Train a linear model on all its data, so that the loss is quadratic and has no gradient noise.
+
+    Its minimum is away from 0.
+    """
     partition = hb.Partition(hb.Langevin(gamma, tau, weight_decay=decay), h)
     settings = {"chains": 8, "record": 500, "dtype": "float64", "seed": 1, "batch": 40} | options
     return hb.train(QUADRATIC, LINEAR, partition, steps, **settings)
 
 
-def inside(table, name, value, width=1.0):
-    """Whether the interval of a row, made so many times as wide, holds a value."""
+def interval_holds(table, name, value, width=1.0):
+    """Return True if the interval of a row, scaled by `width`, holds a value."""
     row = table.sel({next(iter(table.sizes)): name})
     half = width * (float(row["high"]) - float(row["low"])) / 2
     return abs(float(row["temperature"]) - value) < half

@@ -30,14 +30,14 @@ def correlated(rng, phi=0.9):
         yield value
 
 
-def rounds(rng):
-    """Few different values, so that many are equal."""
+def rounded(rng):
+    """Yield integers, so that many values are equal."""
     while True:
         yield round(rng.standard_normal())
 
 
 def run_lengths(series, bound, runs=RUNS):
-    """How many values there are before an alarm, 30 times the bound at most, in each of some runs."""
+    """Return the number of values before an alarm in each run, at most 30 times the bound."""
     lengths = []
     for seed in range(runs):
         watch = Watch("x", bound)
@@ -56,10 +56,12 @@ def test_e_has_the_mean_one_over_all_ranks(count):
     assert (np.diff(e, axis=0) > 0).all()
 
 
-@pytest.mark.parametrize("series", [normal, skewed, rounds, correlated])
+@pytest.mark.parametrize("series", [normal, skewed, rounded, correlated])
 def test_false_alarms_are_as_seldom_as_is_said(series):
-    """The mean of 30 run lengths is not below the bound by more than three of its standard errors: that has a
-    chance of about 0.001 where the mean is the bound, and it is above."""
+    """The mean of 30 run lengths is above the bound, less three of its standard errors.
+
+    Where the mean is the bound, that fails with a chance of about 0.001; the mean is above.
+    """
     lengths = run_lengths(series, BOUND)
     assert lengths.mean() + 3 * lengths.std() / math.sqrt(RUNS) > BOUND
 
@@ -72,8 +74,11 @@ def test_they_are_not_where_a_correlation_is_not_counted(monkeypatch):
 
 @pytest.mark.parametrize(("rise", "most"), [(1.0, 60), (3.0, 12)])
 def test_a_rise_is_told_soon_and_when_it_began(rise, most):
-    """Of a bound of 10,000: log R has to reach 9.2 + log 5, at about 0.5 a value for a rise of 1, and 3 or
-    more for one of 3; the wait is then about 22 and 4 values, and no more than three times that."""
+    """With a bound of 10,000, log R has to reach 9.2 + log 5.
+
+    It grows by about 0.5 a value for a rise of 1, and by 3 or more for one of 3. The wait is then about 22
+    and 4 values, and no more than three times that.
+    """
     late = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
@@ -88,7 +93,7 @@ def test_a_rise_is_told_soon_and_when_it_began(rise, most):
 
 
 def test_a_fall_is_no_alarm_and_what_was_before_it_is_forgotten():
-    """So that a rise to what was usual before the fall is told."""
+    """A rise to what was usual before the fall is then noticed."""
     for seed in range(4):
         rng = np.random.default_rng(seed)
         watch = Watch("x")

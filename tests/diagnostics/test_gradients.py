@@ -19,7 +19,7 @@ torch = optional("torch")
 
 
 def torch_gradients(problem, network, theta):
-    """The gradient of every single datum's loss by autograd, (data, parameters)."""
+    """Return the gradient of every example's loss by autograd, (data, parameters)."""
     module = network.to_torch(theta, problem.inputs, problem.outputs)
     x, y = (torch.tensor(a[0]) for a in (problem.X_train, problem.Y_train))
     found = []
@@ -37,7 +37,7 @@ def torch_gradients(problem, network, theta):
 
 
 def weighted(problem):
-    """With weights that are 0.2 to 1.8 times their mean."""
+    """Return a problem with weights that are 0.2 to 1.8 times their mean."""
     weights = 3 * np.linspace(0.2, 1.8, problem.X_train.shape[1])
     return replace(problem, weights_train=weights[None])
 
@@ -131,7 +131,7 @@ def test_adaptive_langevin_finds_the_friction_of_the_formula():
 
 @pytest.mark.parametrize(("h", "gamma", "s"), [(0.2, 0.5, 2.0), (0.1, math.inf, 1.0), (0.4, 5.0, 0.7)])
 def test_gradient_noise_heats_the_momenta_that_o_reads(h, gamma, s):
-    """On a loss that is nearly flat."""
+    """The loss is nearly flat."""
     tau, rng = 0.3, np.random.default_rng(0)
     partition = hb.Partition(hb.Langevin(gamma, tau), h)
     chains = hb.Reference(

@@ -11,20 +11,21 @@ from heatbath.diagnostics.mcmc import autocorrelation_time
 from tests.diagnostics.series import autoregressive
 
 
-def blocked(series):
+def block_average(series):
+    """Return the estimate that block averages make of a series."""
     blocks = statistics.BlockAverage()
     for value in series.tolist():
         blocks.add(value)
     return blocks.estimate()
 
 
-def tally(estimates):
-    """How many intervals hold 0, and how many there are not, as shares."""
+def interval_shares(estimates):
+    """Return the share of intervals that hold 0, and the share that could not be computed."""
     inside = sum(estimate.interval[0] < 0 < estimate.interval[1] for estimate in estimates)
     return inside / len(estimates), sum(math.isnan(e.error) for e in estimates) / len(estimates)
 
 
-@pytest.mark.parametrize("estimate", [blocked, statistics.mean])
+@pytest.mark.parametrize("estimate", [block_average, statistics.mean])
 @pytest.mark.parametrize(
     ("rho", "count", "runs"),
     [
@@ -38,19 +39,21 @@ def tally(estimates):
 )
 def test_intervals_are_honest_from_20_correlation_times_on(estimate, rho, count, runs):
     """Some 5 % of the shortest are unknown there; of the others 88 to 99.5 % hold the truth."""
-    inside, unknown = tally([estimate(series) for series in autoregressive(rho, count, runs, seed=5)])
+    inside, unknown = interval_shares(
+        [estimate(series) for series in autoregressive(rho, count, runs, seed=5)]
+    )
     assert unknown < 0.1
     assert 0.88 < inside / (1 - unknown) < 0.995
 
 
-@pytest.mark.parametrize("estimate", [blocked, statistics.mean])
+@pytest.mark.parametrize("estimate", [block_average, statistics.mean])
 @pytest.mark.parametrize(
     ("rho", "count"), [(0.9, 20), (0.9, 50), (0.9, 100), (0.98, 300), (0.98, 1000), (0.999, 2000)]
 )
 def test_short_series_say_nothing_rather_than_too_much(estimate, rho, count):
     """NaN, or an interval that holds the truth, in 85 % of the series; naively it would be in few."""
     series = autoregressive(rho, count, 400, seed=6)
-    inside, unknown = tally([estimate(own) for own in series])
+    inside, unknown = interval_shares([estimate(own) for own in series])
     assert inside + unknown > 0.85
     naive = np.abs(series.mean(axis=1)) < 1.96 * series.std(axis=1) / math.sqrt(count)
     assert naive.mean() < 0.5
@@ -61,7 +64,7 @@ def test_short_series_say_nothing_rather_than_too_much(estimate, rho, count):
 )
 def test_several_chains_have_an_interval_however_short_they_are(chains, rho, count):
     traces = autoregressive(rho, count, 500 * chains, seed=7).reshape(500, chains, count)
-    inside, unknown = tally([statistics.mean(trace) for trace in traces])
+    inside, unknown = interval_shares([statistics.mean(trace) for trace in traces])
     assert unknown == 0
     assert 0.91 < inside < 0.98
 
@@ -70,7 +73,7 @@ def test_chains_that_disagree_widen_the_interval():
     """Each is short of the truth in its own way; what they show within would never tell."""
     rng = np.random.default_rng(1)
     traces = rng.standard_normal((300, 5, 1)) + 0.1 * rng.standard_normal((300, 5, 200))
-    inside, _ = tally([statistics.mean(trace) for trace in traces])
+    inside, _ = interval_shares([statistics.mean(trace) for trace in traces])
     assert 0.91 < inside < 0.985
     value, error = statistics.mean([[1.0] * 40, [2.0] * 40, [6.0] * 40])  # constant within
     assert (value, error) == pytest.approx((3.0, math.sqrt(7 / 3) * 4.302652729749464 / 1.96))
@@ -304,8 +307,10 @@ def test_frequencies_have_wilson_s_interval_and_their_means_newcombe_s():
 
 
 def test_the_interval_of_an_area_holds_the_truth_in_95_percent_of_samples():
-    """Of normal scores, whose area is Φ(d/√2), 30 of each class: 92 to 99 % of 400 hold it. The control: the
-    interval of a share in as many pairs is far too narrow."""
+    """For normal scores, the area is Φ(d/√2). With 30 of each class, 92 to 99 % of 400 intervals hold it.
+
+    The control: the interval of a share in as many pairs is far too narrow.
+    """
     rng = np.random.default_rng(0)
     inside = narrow = 0
     for distance in (0.0, 1.0, 2.5, 3.5):

@@ -8,7 +8,7 @@ import pytest
 
 import heatbath as hb
 from heatbath import diagnostics as d
-from tests.diagnostics.linear import LINEAR, QUADRATIC, inside, on_quadratic
+from tests.diagnostics.linear import LINEAR, QUADRATIC, interval_holds, run_on_quadratic
 from tests.runs import SMALL, SPIRALS
 
 
@@ -26,7 +26,7 @@ def test_a_langevin_part_has_the_kinetic_temperature_of_the_exact_law(tau, word)
     table = d.equipartition(run, burn_in=500)
     assert table["part"].values.tolist() == ["all"]
     assert table["target"].values.tolist() == [tau]
-    assert inside(table, "all", exact, width=2.3)
+    assert interval_holds(table, "all", exact, width=2.3)
     assert float(table["high"][0] - table["low"][0]) < 0.1 * tau
     assert float(table["ratio"][0]) == pytest.approx(float(table["temperature"][0]) / tau)
     off = float(abs(table["temperature"] - tau)[0] / (table["high"] - table["low"])[0]) * 2 * 1.96
@@ -35,19 +35,19 @@ def test_a_langevin_part_has_the_kinetic_temperature_of_the_exact_law(tau, word)
 
 
 def test_small_steps_agree_with_the_target_and_a_wrong_target_does_not():
-    run = on_quadratic(0.05, h=0.1)
+    run = run_on_quadratic(0.05, h=0.1)
     table = d.equipartition(run, burn_in=2000)
     assert table["verdict"].values.tolist() == ["agrees"]
-    assert inside(table, "all", 0.05)
+    assert interval_holds(table, "all", 0.05)
     late = hb.schedules.Piecewise([0.05, 0.07], [19_999])
-    table = d.equipartition(on_quadratic(late, h=0.1), burn_in=2000)
+    table = d.equipartition(run_on_quadratic(late, h=0.1), burn_in=2000)
     assert table["target"].values.tolist() == [0.07]  # the target at the last step
     assert table["verdict"].values.tolist() == ["differs"]
 
 
 def test_the_burn_in_does_not_count():
     """A hot start: what was before burn_in, in steps, would be far off."""
-    run = on_quadratic(0.01, start=np.full(4, 100.0), gamma=0.5)
+    run = run_on_quadratic(0.01, start=np.full(4, 100.0), gamma=0.5)
     assert float(d.equipartition(run, burn_in=1000)["temperature"][0]) == pytest.approx(0.01, rel=0.1)
     assert float(d.equipartition(run)["temperature"][0]) > 0.02
 
@@ -61,7 +61,7 @@ def test_final_momenta_have_the_law_between_two_steps(word):
     exact = np.trace(hb.quadratic.covariance(partition, X.T @ X / 40)[4:, 4:]) / 4
     assert (exact == pytest.approx(0.02)) == (word == "BAOAB")
     table = d.equipartition(run, by="layer")
-    assert inside(table, "layer1", exact, width=2.3)
+    assert interval_holds(table, "layer1", exact, width=2.3)
     assert table["verdict"].values.tolist() == ["agrees" if word == "BAOAB" else "differs"]
 
 
@@ -82,7 +82,7 @@ def test_an_adaptive_part_is_at_its_temperature_on_mini_batches_and_a_langevin_p
 
 
 def test_layers_are_read_from_the_final_momenta_over_chains():
-    """At small h: τ of the part that the layer belongs to; the hidden layers of one part are told apart."""
+    """At small h each has the τ of the part it belongs to; the hidden layers each have a row."""
     methods = {"hidden": hb.Langevin(1.0, 0.02, weight_decay=0.1), "output": hb.Langevin(1.0, 0.001)}
     run = hb.train(
         SPIRALS, hb.MLP((10, 10)), hb.Partition(methods, 0.002), 500, 20, chains=40, momenta="thermal"
@@ -94,8 +94,8 @@ def test_layers_are_read_from_the_final_momenta_over_chains():
     for place, name in enumerate(table["layer"].values):
         own = (run.p[:, ends[place] : ends[place + 1]].astype(float) ** 2).mean(axis=1)
         assert float(table["temperature"][place]) == pytest.approx(own.mean(), rel=1e-5)
-        assert inside(table, name, float(table["target"][place]), width=2)
-        assert not inside(table, name, 1.5 * float(table["target"][place]), width=2)
+        assert interval_holds(table, name, float(table["target"][place]), width=2)
+        assert not interval_holds(table, name, 1.5 * float(table["target"][place]), width=2)
     parts = d.equipartition(run, burn_in=100)
     assert parts["part"].values.tolist() == ["hidden1", "hidden2", "output"]
     assert len(table.to_pandas()) == 3
@@ -177,9 +177,9 @@ def test_the_virial_of_baoab_is_its_tau_on_a_quadratic_at_any_h(tau, h):
 @pytest.mark.parametrize(("tau", "h"), [(0.01, 0.3), (0.01, 1.0), (0.3, 1.0)])
 def test_the_samples_of_a_run_have_the_configurational_temperature_tau(tau, h):
     """The prior is part of U, and the minimum is not at 0. BAOAB is exact here. Error rate 1e-5."""
-    run = on_quadratic(tau, h=h, chains=40, steps=6000, samples=100, burn_in=1000)
+    run = run_on_quadratic(tau, h=h, chains=40, steps=6000, samples=100, burn_in=1000)
     table = d.configurational(run)
-    assert inside(table, "all", tau, width=2.3)
+    assert interval_holds(table, "all", tau, width=2.3)
     assert float(table["high"][0] - table["low"][0]) < 0.3 * tau
     assert table["target"].values.tolist() == [tau]
     theta = run.data["samples"].values

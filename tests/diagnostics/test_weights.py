@@ -8,7 +8,7 @@ import pytest
 
 import heatbath as hb
 from heatbath import diagnostics as d
-from tests.diagnostics.linear import LINEAR, on_quadratic, problem_of
+from tests.diagnostics.linear import LINEAR, problem_of, run_on_quadratic
 from tests.optional import optional
 from tests.runs import SMALL, SPIRALS
 
@@ -71,8 +71,8 @@ def test_distributions_of_state_dicts_are_by_tensor_too_and_diverged_chains_have
     assert np.isfinite(told.values[0]).all()
 
 
-def logistic(slopes, standardise=False):
-    """A run whose chains are p = sigmoid(w·x) with these w, in standardised inputs."""
+def logistic_run(slopes, standardise=False):
+    """Return a run whose chains are p = sigmoid(w·x) with the given w, in standardised inputs."""
     X = np.random.default_rng(0).standard_normal((50, 2)) * [1.0, 3.0]
     problem = hb.datasets.from_arrays(X, np.arange(50) % 2, standardise=standardise)
     start = np.column_stack([slopes, np.zeros(len(slopes))])
@@ -82,7 +82,7 @@ def logistic(slopes, standardise=False):
 
 def test_roughness_is_the_mean_norm_of_the_gradient_by_chain():
     """|∇ sigmoid(w·x)| = |w| p (1 - p), in the units of the data, and zero for a flat classifier."""
-    run = logistic([[1.0, 2.0], [4.0, -1.0], [0.0, 0.0]])
+    run = logistic_run([[1.0, 2.0], [4.0, -1.0], [0.0, 0.0]])
     line = np.linspace(-2, 3, 20)
     x = np.array(list(itertools.product(line, line)))
     p = 1 / (1 + np.exp(-x @ run.theta[:, :2].T))
@@ -91,7 +91,7 @@ def test_roughness_is_the_mean_norm_of_the_gradient_by_chain():
     for chain in range(3):
         found = module_roughness(run.to_torch(chain), -2, 3, points=20, task="binary")
         assert found == pytest.approx(expected[chain], rel=1e-9)
-    scaled = logistic([[1.0, 2.0]], standardise=True)
+    scaled = logistic_run([[1.0, 2.0]], standardise=True)
     w = np.array([1.0, 2.0]) / scaled.problem.scale
     p = 1 / (1 + np.exp(-(x - scaled.problem.shift) @ w))
     np.testing.assert_allclose(
@@ -121,8 +121,8 @@ def test_roughness_of_several_classes_is_over_all_their_probabilities():
 
 def test_roughness_refuses_what_is_not_a_classifier_of_the_plane():
     with pytest.raises(ValueError, match="classifiers with two inputs"):
-        d.roughness(on_quadratic(0.1, steps=1), -1, 1)
+        d.roughness(run_on_quadratic(0.1, steps=1), -1, 1)
     with pytest.raises(ValueError, match="low must be below high"):
-        d.roughness(logistic([[1.0, 2.0]]), 1, 1)
+        d.roughness(logistic_run([[1.0, 2.0]]), 1, 1)
     with pytest.raises(ValueError, match="task must be one of 'binary', 'classes'"):
         module_roughness(torch.nn.Linear(2, 1), -1, 1, task="regression")

@@ -18,8 +18,8 @@ torch = optional("torch")
 DATA = 30
 
 
-def problem(sizes, task, sets=2, seed=1):
-    """Random data: the networks need not learn anything here."""
+def random_problem(sizes, task, sets=2, seed=1):
+    """Return a problem of random data; the networks need not learn anything here."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((sets, DATA, sizes[0]))
     if task == "binary":
@@ -34,7 +34,7 @@ def problem(sizes, task, sets=2, seed=1):
 
 
 def torch_loss(theta, sizes, activation, task, x, y):
-    """The loss of a dense network, written in torch."""
+    """Return the loss of a dense network, written in torch."""
     act = {"relu": torch.relu, "tanh": torch.tanh, "identity": lambda z: z}[activation]
     at, z = 0, torch.as_tensor(x)
     for layer, (width, out) in enumerate(pairwise(sizes)):

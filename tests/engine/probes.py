@@ -22,25 +22,25 @@ def _words(layout, z, words, numbers, seed, use, step, tile, count):
 
 
 def layouts(kind):
-    """Both layouts for numbers of a type, and how many chains they hold."""
+    """Return both layouts for numbers of a type, each with the number of chains it holds."""
     return (Alone(), LaneGroup(lane_count(kind)))
 
 
 def numbers_of(layout, chain):
-    """Numbers of chains, one of them alone or from it on, as compiled code takes them."""
+    """Return the numbers of chains as compiled code takes them: one alone, or those from it on."""
     chains = np.arange(chain, chain + layout.lanes).astype(np.uint64)
     return np.concatenate([chains[::2], chains[1::2]]) if layout.lanes == 16 else chains
 
 
 def normals(layout, kind, seed, use, chain, step, tile, low=0, high=TILE):
-    """The numbers of a tile (element, chain)."""
+    """Return the normal numbers of a tile, (element, chain)."""
     z = np.full(TILE * layout.lanes, np.nan, kind)
     _normals(layout, z, numbers_of(layout, chain), np.uint64(seed), use, step, tile, low, high)
     return z.reshape(TILE, -1)
 
 
 def words(layout, kind, seed, use, chain, step, tile, count=TILE):
-    """The words of a tile (element, chain)."""
+    """Return the random words of a tile, (element, chain)."""
     made = np.zeros(TILE * layout.lanes, np.uint32)
     z = np.empty(0, kind)
     _words(layout, z, made, numbers_of(layout, chain), np.uint64(seed), use, step, tile, count)
@@ -48,7 +48,7 @@ def words(layout, kind, seed, use, chain, step, tile, count=TILE):
 
 
 def _flat(layout, values, capacity):
-    """(datum, output) as (output, datum), or (output, datum, lane) with the same in every lane."""
+    """Return (datum, output) as (output, datum), or as (output, datum, lane) with equal lanes."""
     count, out = values.shape
     rows = np.zeros((out, capacity), values.dtype)
     rows[:, :count] = values.T
@@ -98,7 +98,7 @@ def _predictions(layout, loss, logits, capacity, count, out):
 
 
 def predictions(layout, loss, outputs):
-    """What outputs say."""
+    """Return the predictions that outputs stand for."""
     count, out = outputs.shape
     capacity = -(-count // 16) * 16
     logits = _flat(layout, outputs, capacity)
@@ -113,7 +113,7 @@ def _activation(values, slopes, activation):
 
 
 def activation_and_slope(values, activation):
-    """The activation's values, and its derivatives there."""
+    """Return the values of an activation and its derivatives there."""
     room = np.zeros(-(-len(values) // 16) * 16, values.dtype)
     room[: len(values)] = values
     slopes = np.ones_like(room)

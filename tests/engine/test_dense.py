@@ -6,7 +6,7 @@ import pytest
 from heatbath.datasets.tasks import TASKS
 from heatbath.engine.dense_shape import Shape
 from heatbath.models.dense import ACTIVATIONS
-from tests.engine.gradients import engine_gradient, problem, torch_gradient
+from tests.engine.gradients import engine_gradient, random_problem, torch_gradient
 from tests.engine.probes import layouts
 
 NETWORKS = [
@@ -30,7 +30,7 @@ NETWORKS = [
 def test_gradients_are_those_of_autograd(sizes, activation, task):
     if task == "binary" and sizes[-1] > 1:
         sizes = (*sizes[:-1], 1)
-    X, Y = problem(sizes, task)
+    X, Y = random_problem(sizes, task)
     size = 0.1 if task == "counts" else 0.5  # rates of some hundreds have no 12 digits after the point
     theta = np.random.default_rng(2).standard_normal(Shape(sizes, 0, 0).parameters) * size
     arguments = (sizes, activation, task, X[0], Y[0])
@@ -42,7 +42,7 @@ def test_gradients_are_those_of_autograd(sizes, activation, task):
 
 
 def test_gradients_are_finite_differences_of_the_loss():
-    arguments = ((2, 18, 3), "tanh", "classes", *(a[0] for a in problem((2, 18, 3), "classes")))
+    arguments = ((2, 18, 3), "tanh", "classes", *(a[0] for a in random_problem((2, 18, 3), "classes")))
     theta = np.random.default_rng(2).standard_normal(Shape((2, 18, 3), 0, 0).parameters)
     _, gradient = engine_gradient(theta, *arguments)
     for e in range(0, len(theta), 7):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from heatbath.engine.dense_shape import Shape
-from tests.engine.gradients import engine_gradient, problem, torch_gradient
+from tests.engine.gradients import engine_gradient, random_problem, torch_gradient
 from tests.engine.probes import layouts
 
 
@@ -12,7 +12,7 @@ from tests.engine.probes import layouts
 @pytest.mark.parametrize("out", [1, 3, 4, 9, 33])
 def test_gradients_are_those_of_autograd_for_every_remainder_of_a_tile(width, out):
     sizes = (width, out, 2)
-    X, Y = problem(sizes, "regression")
+    X, Y = random_problem(sizes, "regression")
     theta = np.random.default_rng(3).standard_normal(Shape(sizes, 0, 0).parameters) * 0.5
     for examples in (1, 4, 7):
         arguments = (sizes, "tanh", "regression", X[0][:examples], Y[0][:examples])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.engine.gradients import engine_gradient, problem
+from tests.engine.gradients import engine_gradient, random_problem
 from tests.engine.probes import layouts
 
 UNITS = 19
@@ -23,7 +23,7 @@ def flat(weights, biases, output_weights, output_bias):
 def test_a_third_input_that_is_zero_changes_neither_loss_nor_gradient():
     """With three inputs the network isn't shallow, and is computed layer by layer."""
     weights, *others = random_network()
-    X, Y = problem((2, UNITS, 1), "binary")
+    X, Y = random_problem((2, UNITS, 1), "binary")
     padded_weights, padded_x = np.pad(weights, ((0, 0), (0, 1))), np.pad(X[0], ((0, 0), (0, 1)))
     for layout in layouts(np.float64):
         loss, gradient = engine_gradient(
@@ -42,7 +42,7 @@ def test_a_third_input_that_is_zero_changes_neither_loss_nor_gradient():
 def test_a_unit_that_is_never_active_has_no_gradient_and_others_have():
     weights, biases, output_weights, output_bias = random_network()
     biases[5] = -1e3
-    X, Y = problem((2, UNITS, 1), "binary")
+    X, Y = random_problem((2, UNITS, 1), "binary")
     theta = flat(weights, biases, output_weights, output_bias)
     for layout in layouts(np.float64):
         _, gradient = engine_gradient(theta, (2, UNITS, 1), *ARGUMENTS, X[0], Y[0], layout)

@@ -12,7 +12,7 @@ from heatbath.engine.program import compile_program
 from heatbath.methods.schedules import Cyclical, Exponential, Linear, Piecewise, SimulatedTempering
 from heatbath.models.dense import ACTIVATIONS, MLP
 from heatbath.reference import random
-from tests.engine.gradients import DATA, problem, torch_gradient, torch_loss
+from tests.engine.gradients import DATA, random_problem, torch_gradient, torch_loss
 from tests.engine.probes import layouts
 from tests.optional import optional
 
@@ -24,8 +24,8 @@ torch = optional("torch")
 
 def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7, shuffled=False, rotated=True,
          momenta="zero", dtype=np.float64, chains=3, seed=5):  # fmt: skip
-    """The same run by the engine and by the reference."""
-    X, Y = problem(sizes, task)
+    """Return the same run by the engine and by the reference."""
+    X, Y = random_problem(sizes, task)
     network = MLP(sizes[1:-1], activation)
     layers = network.layers(sizes[0], sizes[-1])
     theta = network.start(sizes[0], sizes[-1], np.arange(chains), seed)
@@ -200,7 +200,7 @@ def test_mini_batches_are_subsets_without_replacement_each_alike():
 
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_a_step_in_float32_is_that_of_the_reference_to_rounding(name):
-    """From equal states, in mid-run: 1e-5 relative to the size of the state."""
+    """Both start from equal states in mid-run, and agree to 1e-5 of the size of the state."""
     engine, reference = runs(PARTITIONS[name], dtype=np.float32)
     reference.advance(5)
     state = reference.state

@@ -19,7 +19,7 @@ FEW = settings(SETTINGS, max_examples=12)
 
 
 def words(letters, needed, most=12):
-    """Words over some letters that have those that are needed."""
+    """Return a strategy for words over some letters that contain the needed ones."""
     texts = st.text(letters, max_size=most)
     return texts.flatmap(lambda text: st.permutations(text + needed)).map("".join)
 

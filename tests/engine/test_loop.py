@@ -12,7 +12,7 @@ from heatbath.engine.dense_shape import Shape
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.program import compile_program
 from heatbath.models.dense import MLP
-from tests.engine.test_ensemble import PARTITIONS, problem
+from tests.engine.test_ensemble import PARTITIONS, random_problem
 
 SCHEDULE = loop.Schedule(np.array([0, 3, 5]), 3, burn_in=2, thin=3, last=9)
 
@@ -40,7 +40,7 @@ def test_variances_are_drawn_between_words_at_multiples_of_every_but_not_at_the_
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_results_do_not_depend_on_threads_or_on_how_the_steps_are_cut(name, dtype):
     def final(threads, calls):
-        X, Y = problem((2, 20, 1), "binary")
+        X, Y = random_problem((2, 20, 1), "binary")
         network = MLP((20,))
         program = compile_program(PARTITIONS[name], network.layers(2, 1))
         theta = network.start(2, 1, np.arange(7), 5).astype(dtype)
@@ -59,7 +59,7 @@ def test_results_do_not_depend_on_threads_or_on_how_the_steps_are_cut(name, dtyp
 
 
 def test_a_chain_that_diverges_is_stopped_and_marked_and_the_others_go_on():
-    X, Y = problem((2, 20, 1), "regression")
+    X, Y = random_problem((2, 20, 1), "regression")
     network = MLP((20,))
     program = compile_program(hb.Partition(hb.SGD(), 0.05), network.layers(2, 1))
     theta = network.start(2, 1, np.arange(4), 5)

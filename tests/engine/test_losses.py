@@ -5,7 +5,7 @@ import pytest
 
 from heatbath.datasets.tasks import TASKS
 from heatbath.engine.dense_shape import Shape
-from tests.engine.gradients import engine_gradient, problem
+from tests.engine.gradients import engine_gradient, random_problem
 from tests.engine.probes import layouts, loss_and_derivatives, predictions
 
 
@@ -13,7 +13,7 @@ from tests.engine.probes import layouts, loss_and_derivatives, predictions
 def test_the_loss_is_finite_for_huge_logits(task):
     """A sigmoid or softmax before the log would give infinity."""
     sizes = (2, 18, 1 if task == "binary" else 3)
-    X, Y = problem(sizes, task)
+    X, Y = random_problem(sizes, task)
     for dtype in (np.float32, np.float64):
         theta = np.full(Shape(sizes, 0, 0).parameters, 300.0, dtype)
         loss, gradient = engine_gradient(theta, sizes, "relu", task, X[0].astype(dtype), Y[0].astype(dtype))

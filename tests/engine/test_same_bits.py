@@ -59,7 +59,7 @@ ADLALA = hb.AdLaLa()
 
 @dataclass(frozen=True)
 class Case:
-    """A run: all but how it is computed."""
+    """A run: everything but how it is computed."""
 
     partition: hb.Partition | tuple[hb.Partition, ...] = ADLALA
     network: tuple[tuple[int, ...], str, str] = NETWORKS[0]
@@ -111,14 +111,17 @@ class Case:
         return self.first + np.arange(self.chains)
 
     def start(self, numbers):
-        """Parameters that depend on a chain's number only."""
+        """Return parameters that depend on a chain's number only."""
         size = self.shape.parameters
         return hb.noise.normals(self.seed, hb.noise.START, 0, numbers, 0, 0, size).astype(
             self.kind
         ) * self.kind(0.5)
 
     def run(self, layout, chosen=slice(None), threads=1, cuts=None, start=None, between=None):
-        """These chains, in this order; the points of a sweep go round; `between` calls something is done."""
+        """Run the chosen chains, in this order, with the points of a sweep in turn.
+
+        `between` is called with the engine between two calls of `advance`.
+        """
         numbers = self.numbers[chosen]
         programs, (X, Y) = self.programs, self.problem
         weights = np.random.default_rng(2).uniform(0.1, 2.0, X.shape[:2]) if self.weighted else None
@@ -150,13 +153,13 @@ def group(case):
 
 
 def results(engine):
-    """Everything that a chain leaves behind, by name; the first index is the chain."""
+    """Return everything that a chain leaves behind, by name; the first index is the chain."""
     named = {name: getattr(engine.chains, name) for name in STATE}
     return named | {f"notes: {name}": getattr(engine.notes, name) for name in NOTES}
 
 
 def assert_same_bits(one, other, chosen=slice(None)):
-    """Equal bits, the signs of zeros too; one NaN is like another."""
+    """Check that bits are equal, the signs of zeros too; one NaN is like another."""
     one, other = ({name: a for name, a in results(e).items()} for e in (one, other))
     for name in one:
         a, b = one[name], other[name][chosen]
@@ -173,7 +176,7 @@ def assert_same_bits(one, other, chosen=slice(None)):
 
 
 def assert_same_in_both_layouts(case):
-    """All alone, all in groups; and some of them in an ensemble of their own."""
+    """Check that chains have the same bits alone, in groups, and in an ensemble of their own."""
     alone, grouped = case.run(Alone()), case.run(group(case))
     assert_same_bits(alone, grouped)
     for chain in {0, case.chains // 2, case.chains - 1}:
@@ -182,7 +185,8 @@ def assert_same_in_both_layouts(case):
     return grouped
 
 
-def moved(engine, case):
+def has_moved(engine, case):
+    """Return True if the parameters have changed since the start."""
     return not np.array_equal(engine.chains.theta, case.start(case.numbers))
 
 
@@ -271,8 +275,11 @@ def pairs_of(chosen):
     return {(one, other, chosen[one], chosen[other]) for one, other in PAIRS}
 
 
-def choices(count):
-    """So many choices of everything else: of some at random, always the one with most pairs that are new."""
+def draw_choices(count):
+    """Yield a number of choices of everything but the method.
+
+    Some are drawn at random; the one with most pairs that are new is taken each time.
+    """
     rng, seen = np.random.default_rng(0), set()
     for _ in range(count):
         tried = [{name: v[rng.integers(len(v))] for name, v in VARIED.items()} for _ in range(50)]
@@ -282,8 +289,10 @@ def choices(count):
 
 
 def cases():
-    """Every method with one choice of everything else."""
-    for i, ((name, partition), chosen) in enumerate(zip(METHODS.items(), choices(len(METHODS)), strict=True)):
+    """Return every method with one choice of everything else."""
+    for i, ((name, partition), chosen) in enumerate(
+        zip(METHODS.items(), draw_choices(len(METHODS)), strict=True)
+    ):
         parts = partition.methods
         fewest = 3 if "rest" in parts else 2 if 0 in parts or "output" in parts else 1
         most = 2 if 1 in parts else 9
@@ -295,11 +304,11 @@ def cases():
 @pytest.mark.parametrize("case", list(cases()))
 def test_every_method_has_the_same_bits_in_both_layouts(case):
     engine = assert_same_in_both_layouts(case)
-    assert moved(engine, case) == any(method.moves for method in case.partition.methods.values())
+    assert has_moved(engine, case) == any(method.moves for method in case.partition.methods.values())
 
 
 def test_the_cases_have_every_pair_of_choices():
-    seen = set().union(*map(pairs_of, choices(len(METHODS))))
+    seen = set().union(*map(pairs_of, draw_choices(len(METHODS))))
     assert len(seen) == sum(len(VARIED[one]) * len(VARIED[other]) for one, other in PAIRS)
     assert {parameter.values[0].network for parameter in cases()} == set(NETWORKS)
 
@@ -317,7 +326,7 @@ def test_every_network_has_the_same_bits_in_both_layouts(network, kind):
             partition, network, kind, chains=(3, lane_count(kind) + 1)[i % 2], batch=batch, data=29,
             shuffled=i == 1, steps=4,
         )  # fmt: skip
-        assert moved(assert_same_in_both_layouts(case), case)
+        assert has_moved(assert_same_in_both_layouts(case), case)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -428,7 +437,7 @@ WRONG = np.nan, np.inf, -np.inf, 1e30, 1e38
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("network", [*NETWORKS, *STRANGE[:10], STRANGE[11], WIDER], ids=str)
 def test_a_chain_does_not_notice_others_that_diverge(network, kind):
-    """Also one that is computed after them in the same memory, and one in the same vector."""
+    """That holds also for a chain computed after them in the same memory, and for one in the same vector."""
     partition = hb.Partition(hb.AdaptiveLangevin(1e-3, 0.01, 0.1), 0.1)
     case = Case(partition, network, kind, chains=18, batch=9)
     well = np.arange(18) % 3 == 1
@@ -445,8 +454,10 @@ def test_a_chain_does_not_notice_others_that_diverge(network, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_chain_does_not_find_the_losses_that_others_have_left(kind):
-    """They diverge between the first step of a call and a record: their losses are not numbers, and the chain
-    after them has noted none yet. Its layers leave parts of vectors as they are."""
+    """Other chains diverge between the first step of a call and a record, so their losses are not numbers.
+
+    The chain after them has noted none yet. Its layers leave parts of vectors as they are.
+    """
     case = Case(hb.Partition(hb.Langevin(0.5, 1e-3), 0.1), ((3, 4, 5, 7), "tanh", "regression"), kind, 18, 9)
     well = np.arange(18) % 3 == 1
 

@@ -47,8 +47,8 @@ NATIVE = {np.float32: types.float32, np.float64: types.float64, np.int32: types.
 KNOWN = {}
 
 
-def applied(function, *inputs, results):
-    """What a function of vectors makes of arrays, as arrays of these types, compiled as the engine is."""
+def apply_lanes(function, *inputs, results):
+    """Return the results of a function of vectors on arrays, compiled as the engine is."""
     if function not in KNOWN:
 
         @traced
@@ -71,8 +71,8 @@ def applied(function, *inputs, results):
     return tuple(array[:size] for array in made)
 
 
-def numbers(kind, count=4096, seed=1):
-    """Numbers of every size, and the strange ones; every other bit pattern is there by chance."""
+def numbers_of_every_size(kind, count=4096, seed=1):
+    """Return numbers of every size and special values; half of them have random bits."""
     form, rng = np.finfo(kind), np.random.default_rng(seed)
     strange = [
         0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, form.tiny, -form.tiny, form.max, -form.max, form.eps,
@@ -85,7 +85,7 @@ def numbers(kind, count=4096, seed=1):
 
 
 def assert_same(made, expected):
-    """The same bits, and NaN where it is expected."""
+    """Check that bits are equal, with NaN where it is expected."""
     assert made.dtype == expected.dtype
     there = ~np.isnan(expected)
     np.testing.assert_array_equal(np.isnan(made), ~there)
@@ -93,8 +93,8 @@ def assert_same(made, expected):
     np.testing.assert_array_equal(made[there].view(whole), expected[there].view(whole))
 
 
-def raw(mask, like):
-    """A mask as 1 and 0."""
+def as_numbers(mask, like):
+    """Return a mask as 1 and 0."""
     return select(mask, like.constant(1), 0)
 
 
@@ -107,11 +107,11 @@ def _arithmetic(x, y):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_arithmetic_is_that_of_numpy_to_the_bit(kind):
-    x, y = numbers(kind), numbers(kind, seed=2)
+    x, y = numbers_of_every_size(kind), numbers_of_every_size(kind, seed=2)
     with np.errstate(all="ignore"):
         expected = [x + y, x - y, x * y, x / y, -x, np.sqrt(x), x * kind(3), x + kind(1), x + kind(0)]
         expected += [(x + kind(1)) / y, (x - kind(1)) / y]
-    for made, right in zip(applied(_arithmetic, x, y, results=[kind] * 11), expected, strict=True):
+    for made, right in zip(apply_lanes(_arithmetic, x, y, results=[kind] * 11), expected, strict=True):
         assert_same(made, right)
 
 
@@ -123,7 +123,7 @@ def _fused(a, b, c):
 def test_a_product_is_rounded_before_a_sum_unless_fma_is_written(kind):
     eps = np.finfo(kind).eps
     a, b, c = (np.full(16, value, kind) for value in (1 + eps, 1 - eps, -1))
-    once, twice, _, subtracted = applied(_fused, a, b, c, results=[kind] * 4)
+    once, twice, _, subtracted = apply_lanes(_fused, a, b, c, results=[kind] * 4)
     assert (once == -(eps**2)).all()
     assert (twice == 0).all()
     assert (subtracted == a - a * b).all()
@@ -136,7 +136,7 @@ def test_fma_is_exact_where_it_can_be(kind):
     rng = np.random.default_rng(3)
     a, b = rng.standard_normal((2, 1024)).astype(kind)
     product = a * b
-    (error, *_) = applied(_fused, a, b, -product, results=[kind] * 4)
+    (error, *_) = apply_lanes(_fused, a, b, -product, results=[kind] * 4)
     values = [[Fraction(float(number)) for number in array] for array in (a, b, product)]
     assert error.tolist() == [float(x * y - z) for x, y, z in zip(*values, strict=True)]
     assert (error != 0).mean() > 0.9
@@ -146,7 +146,7 @@ def test_fma_is_exact_where_it_can_be(kind):
 def test_a_sum_is_not_rewritten(kind):
     big = np.full(16, 2 / np.finfo(kind).eps, kind)
     one = np.ones(16, kind)
-    (_, _, left, _) = applied(_fused, big, one / 2, one, results=[kind] * 4)
+    (_, _, left, _) = apply_lanes(_fused, big, one / 2, one, results=[kind] * 4)
     assert (left == 0).all()
 
 
@@ -183,7 +183,7 @@ def test_a_total_adds_halves_to_halves(kind):
     while rows.shape[1] > 1:
         half = rows.shape[1] // 2
         rows = rows[:, :half] + rows[:, half:]
-    (made,) = applied(_total, x.ravel(), results=[kind])
+    (made,) = apply_lanes(_total, x.ravel(), results=[kind])
     assert_same(made.reshape(x.shape), np.tile(rows, x.shape[1]))
     assert (rows[:, 0] != np.cumsum(x, axis=1, dtype=kind)[:, -1]).any()
 
@@ -193,7 +193,9 @@ def test_a_total_adds_halves_to_halves(kind):
 
 def _compared(x, y):
     number, other = x, y.constant(0.0)
-    return tuple(raw(sign(number, y), x) for sign in SIGNS) + tuple(raw(sign(x, other), x) for sign in SIGNS)
+    return tuple(as_numbers(sign(number, y), x) for sign in SIGNS) + tuple(
+        as_numbers(sign(x, other), x) for sign in SIGNS
+    )
 
 
 SIGNS = operator.lt, operator.le, operator.gt, operator.ge
@@ -201,10 +203,10 @@ SIGNS = operator.lt, operator.le, operator.gt, operator.ge
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_comparisons_are_those_of_numpy_and_never_true_of_nan(kind):
-    x, y = numbers(kind), numbers(kind, seed=2)
+    x, y = numbers_of_every_size(kind), numbers_of_every_size(kind, seed=2)
     y[::7] = x[::7]
     x[::11] = np.nan
-    made = applied(_compared, x, y, results=[kind] * 8)
+    made = apply_lanes(_compared, x, y, results=[kind] * 8)
     for other, part in ((y, made[:4]), (kind(0), made[4:])):
         for sign, one in zip(SIGNS, part, strict=True):
             np.testing.assert_array_equal(one == 1, sign(x, other))
@@ -214,17 +216,17 @@ def test_comparisons_are_those_of_numpy_and_never_true_of_nan(kind):
 def _chosen(x, y):
     low, high = x < 0.0, y > 1.0
     return (
-        select(low, x, y), select(low, x, 7.0), raw(low & high, x), raw(low | high, x),
-        raw(low.equals(high), x), raw(low.any().splat(x.lanes), x),
+        select(low, x, y), select(low, x, 7.0), as_numbers(low & high, x), as_numbers(low | high, x),
+        as_numbers(low.equals(high), x), as_numbers(low.any().splat(x.lanes), x),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_choice_takes_what_the_mask_says_as_it_is(kind):
-    x, y = numbers(kind), numbers(kind, seed=2)
+    x, y = numbers_of_every_size(kind), numbers_of_every_size(kind, seed=2)
     x[: simd.lane_count(kind)] = 1.0
     low, high = x < 0, y > 1
-    made = applied(_chosen, x, y, results=[kind] * 6)
+    made = apply_lanes(_chosen, x, y, results=[kind] * 6)
     assert_same(made[0], np.where(low, x, y))
     assert_same(made[1], np.where(low, x, kind(7)))
     somewhere = np.repeat(low.reshape(-1, simd.lane_count(kind)).any(1), simd.lane_count(kind))
@@ -243,9 +245,9 @@ def _masks(x):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mask_is_a_number_whose_lowest_bit_is_the_first_lane(kind):
-    x = numbers(kind)
+    x = numbers_of_every_size(kind)
     bits = (x > 0).reshape(-1, simd.lane_count(kind))
-    (made,) = applied(_masks, x, results=[kind])
+    (made,) = apply_lanes(_masks, x, results=[kind])
     expected = bits @ (1 << np.arange(bits.shape[1]))
     np.testing.assert_array_equal(made.reshape(bits.shape), np.tile(expected[:, None], bits.shape[1]))
 
@@ -262,10 +264,10 @@ def _parts(x, y):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_are_lanes_of_one_vector_and_then_of_another(kind):
-    x, y = numbers(kind), numbers(kind, seed=2)
+    x, y = numbers_of_every_size(kind), numbers_of_every_size(kind, seed=2)
     L = simd.lane_count(kind)
     rows, others = x.reshape(-1, L), y.reshape(-1, L)
-    back, mixed, last, counted = applied(_parts, x, y, results=[kind] * 4)
+    back, mixed, last, counted = apply_lanes(_parts, x, y, results=[kind] * 4)
     assert_same(back.reshape(rows.shape), rows[:, ::-1].copy())
     assert_same(mixed.reshape(rows.shape), np.concatenate([rows, others], axis=1)[:, ::2].copy())
     assert_same(last.reshape(rows.shape), np.repeat(rows[:, -1:], L, axis=1))
@@ -329,8 +331,8 @@ def _run_masked(x, y, count, whole):
         _copy_masked(pointer_to(x), pointer_to(y), count)
 
 
-def at_the_end_of_a_page(count, kind):
-    """Numbers after which memory must not be touched: there the process would die."""
+def array_at_page_end(count, kind):
+    """Return an array that ends where memory must not be touched; a read beyond it kills the process."""
     room = mmap.mmap(-1, 2 * mmap.PAGESIZE)
     address = ctypes.addressof(ctypes.c_char.from_buffer(room))
     protect = ctypes.CDLL(None, use_errno=True).mprotect
@@ -348,7 +350,7 @@ pages = pytest.mark.skipif(os.name == "nt", reason="pages are protected in anoth
 def test_masked_lanes_are_not_read_or_written_and_read_as_0(kind):
     L = simd.lane_count(kind)
     for count in range(1, L + 1):
-        x, y = at_the_end_of_a_page(count, kind), at_the_end_of_a_page(count, kind)
+        x, y = array_at_page_end(count, kind), array_at_page_end(count, kind)
         x[:] = np.arange(1, count + 1)
         _run_masked(x, y, count, False)
         np.testing.assert_array_equal(y, x)
@@ -371,9 +373,9 @@ def _bits(x):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bits_are_those_of_the_format_and_shifts_keep_the_sign(kind):
-    x = numbers(kind)
+    x = numbers_of_every_size(kind)
     integer = WHOLE[kind]
-    made = applied(_bits, x, results=[integer, kind, *[integer] * 5])
+    made = apply_lanes(_bits, x, results=[integer, kind, *[integer] * 5])
     w = x.view(integer)
     np.testing.assert_array_equal(made[1].view(integer), w)
     for one, right in zip((made[0], *made[2:]), (w, w >> 3, w << 3, w & 0xFFFF, w | 5, w ^ 5), strict=True):
@@ -390,13 +392,18 @@ def _converted(x):
 
 
 def _from_words(word):
-    return word.convert(types.float64), word.convert(types.uint64), word >> 3, raw(word > 0x80000000, word)
+    return (
+        word.convert(types.float64),
+        word.convert(types.uint64),
+        word >> 3,
+        as_numbers(word > 0x80000000, word),
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_conversions_go_to_the_nearest_number_and_to_whole_ones_towards_0(kind):
     x = (np.random.default_rng(1).standard_normal(4096) * 1e6).astype(kind)
-    made = applied(_converted, x, results=[np.int32, np.int64, np.float64, np.float32])
+    made = apply_lanes(_converted, x, results=[np.int32, np.int64, np.float64, np.float32])
     for one in made:
         np.testing.assert_array_equal(one, x.astype(one.dtype))
     assert (made[0] != np.floor(x)).any()
@@ -404,7 +411,9 @@ def test_conversions_go_to_the_nearest_number_and_to_whole_ones_towards_0(kind):
 
 def test_words_have_no_sign():
     word = np.random.default_rng(1).integers(0, 2**32, 4096, dtype=np.uint32)
-    real, wide, shifted, large = applied(_from_words, word, results=[np.float64, np.uint64, *[np.uint32] * 2])
+    real, wide, shifted, large = apply_lanes(
+        _from_words, word, results=[np.float64, np.uint64, *[np.uint32] * 2]
+    )
     np.testing.assert_array_equal(real, word)
     np.testing.assert_array_equal(wide, word)
     np.testing.assert_array_equal(shifted, word >> 3)
@@ -434,7 +443,7 @@ BOUNDS = {"exp": 0.75, "log": 0.75, "log1p": 0.75, "tanh": 1.4}
 
 
 def neighbours(values, kind, count=3):
-    """Numbers, and some on either side."""
+    """Return numbers, and some representable ones on either side of each."""
     values = np.asarray(values, kind)
     found = [values]
     for side in (-np.inf, np.inf):
@@ -446,8 +455,8 @@ def neighbours(values, kind, count=3):
     return np.concatenate(found)
 
 
-def everywhere(kind):
-    """Numbers of every size and sign, many where the functions are used, and those around every border."""
+def numbers_near_borders(kind):
+    """Return numbers of every size and sign, with many in the usual range and around every border."""
     rng, form = np.random.default_rng(5), np.finfo(kind)
     n = np.arange(form.minexp - 60, form.maxexp + 60)
     low, high = np.log([form.tiny, form.max]).astype(np.float64)
@@ -466,8 +475,8 @@ def everywhere(kind):
     return made[np.isfinite(made) & (np.abs(made) >= form.tiny)]
 
 
-def precise(name, x):
-    """In 64 bits or more; NaN where it is none."""
+def precise_values(name, x):
+    """Return a function's values in 64 bits or more, with NaN where there is none."""
     if np.finfo(np.longdouble).nmant < 60 and x.dtype == np.float64:
         pytest.skip("needs a longdouble of 64 bits")
     with np.errstate(all="ignore"):
@@ -476,9 +485,9 @@ def precise(name, x):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_functions_are_exact_to_their_bounds(kind):
-    x, form = everywhere(kind), np.finfo(kind)
-    for name, made in zip(NAMES, applied(_functions, x, results=[kind] * 4), strict=True):
-        exact = precise(name, x)
+    x, form = numbers_near_borders(kind), np.finfo(kind)
+    for name, made in zip(NAMES, apply_lanes(_functions, x, results=[kind] * 4), strict=True):
+        exact = precise_values(name, x)
         with np.errstate(over="ignore"):
             rounded = exact.astype(kind)
         there = np.isfinite(rounded) & (np.abs(rounded) >= form.tiny)
@@ -490,9 +499,9 @@ def test_functions_are_exact_to_their_bounds(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_functions_overflow_vanish_and_have_no_value_where_they_should(kind):
     form = np.finfo(kind)
-    x = np.concatenate([everywhere(kind), np.array([0.0, -0.0, np.inf, -np.inf, np.nan], kind)])
-    for name, made in zip(NAMES, applied(_functions, x, results=[kind] * 4), strict=True):
-        exact = precise(name, x)
+    x = np.concatenate([numbers_near_borders(kind), np.array([0.0, -0.0, np.inf, -np.inf, np.nan], kind)])
+    for name, made in zip(NAMES, apply_lanes(_functions, x, results=[kind] * 4), strict=True):
+        exact = precise_values(name, x)
         with np.errstate(over="ignore", under="ignore"):
             rounded = exact.astype(kind)
         np.testing.assert_array_equal(np.isnan(made), np.isnan(exact), err_msg=name)
@@ -508,7 +517,7 @@ def test_functions_overflow_vanish_and_have_no_value_where_they_should(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_functions_of_0_1_and_infinity_are_exact(kind):
     x = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, -1.0, 100.0, -100.0], kind)
-    exp, log, log1p, tanh = applied(_functions, x, results=[kind] * 4)
+    exp, log, log1p, tanh = apply_lanes(_functions, x, results=[kind] * 4)
     inf, nan = np.inf, np.nan
     np.testing.assert_array_equal(exp[[0, 1, 3, 4]], [1, 1, inf, 0])
     np.testing.assert_array_equal(log[[0, 1, 2, 3, 4, 5]], [-inf, -inf, 0, inf, nan, nan])
@@ -521,16 +530,16 @@ def test_log1p_and_tanh_of_small_numbers_are_the_numbers(kind):
     """Denormal ones, too: whether they are flushed is for others to say."""
     form = np.finfo(kind)
     x = neighbours([form.tiny, form.smallest_subnormal * 5, 1e-30, -1e-30, form.eps / 8, -form.tiny], kind)
-    _, _, log1p, tanh = applied(_functions, x, results=[kind] * 4)
+    _, _, log1p, tanh = apply_lanes(_functions, x, results=[kind] * 4)
     np.testing.assert_array_equal(log1p, x)
     np.testing.assert_array_equal(tanh, x)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tanh_is_odd_and_exp_log_and_tanh_hardly_ever_turn_back(kind):
-    x = np.sort(np.abs(everywhere(kind)))
-    exp, log, _, tanh = applied(_functions, x, results=[kind] * 4)
-    *_, other = applied(_functions, -x, results=[kind] * 4)
+    x = np.sort(np.abs(numbers_near_borders(kind)))
+    exp, log, _, tanh = apply_lanes(_functions, x, results=[kind] * 4)
+    *_, other = apply_lanes(_functions, -x, results=[kind] * 4)
     np.testing.assert_array_equal(tanh, -other)
     eps = np.finfo(kind).eps
     for made in (exp, log, tanh):
@@ -542,13 +551,15 @@ def test_tanh_is_odd_and_exp_log_and_tanh_hardly_ever_turn_back(kind):
 def test_a_lane_does_not_depend_on_the_others(kind):
     """Each number in each lane, beside usual ones and beside NaN and infinity."""
     L = simd.lane_count(kind)
-    few = numbers(kind, 128, seed=9)
-    usual = applied(_functions, np.repeat(few, L), results=[kind] * 4)
+    few = numbers_of_every_size(kind, 128, seed=9)
+    usual = apply_lanes(_functions, np.repeat(few, L), results=[kind] * 4)
     for lane in range(L):
         for rest in (0.5, np.nan, np.inf, -np.inf, np.finfo(kind).max):
             x = np.full((len(few), L), rest, kind)
             x[:, lane] = few
-            for made, right in zip(applied(_functions, x.ravel(), results=[kind] * 4), usual, strict=True):
+            for made, right in zip(
+                apply_lanes(_functions, x.ravel(), results=[kind] * 4), usual, strict=True
+            ):
                 assert_same(made[lane::L].copy(), right[::L].copy())
 
 
@@ -601,7 +612,7 @@ def test_denormals_are_flushed_and_the_mode_is_given_back_as_it_was(kind, bits):
 
 
 def denormals_are_numbers():
-    """In this thread, and on torch's."""
+    """Return True if denormals are kept as numbers, in this thread and on torch's."""
     small = torch.full((2**20,), 1e-40)
     return (
         np.float32(1e-40) * np.float32(0.5) != 0
@@ -623,7 +634,7 @@ def _set_mode(mode):
 
 @x86
 def test_a_mode_left_behind_would_be_seen():
-    """The control."""
+    """The control: a mode that is left behind is seen."""
     assert denormals_are_numbers()  # torch's threads begin here, and not with the mode
     mode = _leave_flushed()
     try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engine.test_simd import KINDS, at_the_end_of_a_page, pages
+from tests.engine.test_simd import KINDS, array_at_page_end, pages
 from tests.optional import optional
 
 torch = optional("torch")
@@ -14,7 +14,7 @@ ht = optional("heatbath.torch")
 @pytest.mark.parametrize("optimizer", [ht.Adam, ht.SGD, lambda p, h: ht.Langevin(p, h, 1.0, 0.1)])
 def test_a_step_of_a_tensor_touches_no_memory_beyond_it(kind, optimizer):
     for count in (1, 7, 8, 15, 16, 17, 255, 257):
-        theta, gradient = (torch.from_numpy(at_the_end_of_a_page(count, kind)) for _ in range(2))
+        theta, gradient = (torch.from_numpy(array_at_page_end(count, kind)) for _ in range(2))
         gradient[:] = 1
         parameter = torch.nn.Parameter(theta)
         parameter.grad = gradient

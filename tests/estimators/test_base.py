@@ -103,15 +103,15 @@ def test_loss_curve_is_the_mean_over_the_chains_of_the_training_loss():
 # weights
 
 
-def few_steps(make, posterior):
-    """On all examples, with so few steps that rounding stays what it is."""
+def make_short(make, posterior):
+    """Make an estimator with full batches and so few steps that rounding doesn't grow."""
     return make(steps=4, batch=1000, method=hb.LaLa(0.1, 1.0, posterior=posterior))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 @pytest.mark.parametrize(("make", "noise"), [(classifier, "sampled"), (regressor, 0.5)])
 def test_scikit_learn_s_check_of_weights_passes_where_rounding_is_not_amplified(make, noise, temperature):
-    estimator = few_steps(make, hb.Posterior(noise=noise, temperature=temperature))
+    estimator = make_short(make, hb.Posterior(noise=noise, temperature=temperature))
     check_sample_weight_equivalence_on_dense_data(type(estimator).__name__, estimator)
 
 

@@ -18,7 +18,7 @@ WINE = load_wine(return_X_y=True)
 
 
 def is_same(one, other):
-    """Whether two values are the same, and of the same types, down to those that they hold."""
+    """Return True if two values are equal and of the same types, down to those that they hold."""
     if type(one) is not type(other):
         return False
     if isinstance(one, (list, tuple)):

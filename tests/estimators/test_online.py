@@ -19,8 +19,8 @@ def lines(count, seed=0):
     return X, X @ [1.0, -2.0] + 0.5 * rng.standard_normal(count)
 
 
-def exact(problem, variance, prior):
-    """Mean and covariance of the parameters of a line, (weights, bias), in the units of the problem."""
+def exact_posterior(problem, variance, prior):
+    """Return the mean and covariance of (weights, bias) of a line, in the units of the problem."""
     X = np.hstack([problem.X_train[0], np.ones((problem.X_train.shape[1], 1))])
     covariance = np.linalg.inv(X.T @ X / variance + np.eye(3) / prior**2)
     return covariance @ X.T @ problem.Y_train[0, :, 0] / variance, covariance
@@ -28,9 +28,12 @@ def exact(problem, variance, prior):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 def test_the_posterior_of_the_latest_examples_is_sampled(temperature):
-    """Exact for a line with known noise. 100 chains with 10 samples each, taken far apart: variances are
-    known to 4.5 % (one standard error) and means to a tenth of a standard deviation (100 independent chains),
-    so that 5 of these in six numbers have a chance below 1e-5 each."""
+    """The posterior of a line with known noise is exact.
+
+    There are 100 chains with 10 samples each, taken far apart. Variances are known to 4.5 % (one standard
+    error) and means to a tenth of a standard deviation (100 independent chains), so that 5 of these in six
+    numbers have a chance below 1e-5 each.
+    """
     posterior = hb.Posterior(prior=2.0, noise=0.5, temperature=temperature)
     fitted = hb.ThermodynamicRegressor(
         hidden=(), method=hb.Partition(hb.Langevin(1.0), 0.4, posterior), chains=100, samples=10, steps=150,
@@ -44,7 +47,7 @@ def test_the_posterior_of_the_latest_examples_is_sampled(temperature):
     np.testing.assert_allclose(
         problem.Y_train[0, :, 0] * problem.target_scale + problem.target_shift, y[-60:]
     )
-    mean, covariance = exact(problem, (0.5 / problem.target_scale) ** 2, 2.0)
+    mean, covariance = exact_posterior(problem, (0.5 / problem.target_scale) ** 2, 2.0)
     samples = fitted.run_.data["samples"].values.astype(float)
     spread = np.sqrt(temperature * np.diag(covariance))
     assert np.abs((samples.mean(axis=(0, 1)) - mean) / spread).max() < 5 * 0.1
@@ -187,8 +190,10 @@ def test_stepsize_and_prior_are_found_anew_when_there_is_twice_as_much_and_steps
 
 @pytest.mark.parametrize("flips", [False, True])
 def test_a_change_of_the_data_is_told_and_what_was_before_is_forgotten(flips):
-    """Classes that change their places after 60 calls of 10 examples; without that there is no alarm, which
-    at one in 10,000 calls has a chance of 99 % at least."""
+    """The classes change places after 60 calls of 10 examples.
+
+    Without that there is no alarm, which at one in 10,000 calls has a chance of 99 % at least.
+    """
     rng = np.random.default_rng(1)
     fitted = hb.ThermodynamicClassifier(method=hb.LaLa(0.3, 1.0, posterior=hb.Posterior()), **QUICK)
     told = []

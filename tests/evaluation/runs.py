@@ -12,7 +12,7 @@ METHOD = {"binary": SGD, "classes": SGD, "regression": POSTERIOR, "counts": SGD,
 
 
 def table(rows=80, seed=0):
-    """Inputs, and targets of every task; only the first two columns of three matter."""
+    """Return inputs, and targets of every task; only the first two of three columns matter."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((rows, 3)) * [1.0, 10.0, 3.0]
     line = X[:, 0] + 0.05 * X[:, 1]
@@ -37,15 +37,15 @@ def trained(task, **options):
     return hb.train(problem(task), hb.MLP((8,)), METHOD[task], 60, 10, chains=3, **options)
 
 
-def on_test(run):
-    """The test examples in the units of the data."""
+def examples_for_test(run):
+    """Return the test examples in the units of the data."""
     own = run.problem
     X = own.X_test[0] * own.scale + own.shift
     return X, own.Y_test[0] * own.target_scale + own.target_shift
 
 
 def churn(**options):
-    """Two classes, of which one is rare, and rows that count more or less."""
+    """Return a problem of two classes, one of them rare, whose rows have different weights."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 2))
     y = np.where(X[:, 0] + 0.5 * rng.standard_normal(400) > 1.9, "yes", "no")

@@ -8,13 +8,13 @@ import pytest
 import heatbath as hb
 from heatbath import evaluation
 from heatbath.evaluation.evaluate import mean_loss
-from tests.evaluation.runs import SGD, churn, on_test, problem, trained
+from tests.evaluation.runs import SGD, churn, examples_for_test, problem, trained
 
 
 @pytest.mark.parametrize("task", ["binary", "classes", "regression", "counts", "two"])
 def test_the_averaged_prediction_is_what_predict_says_and_single_networks_are_means_over_chains(task):
     run = trained(task)
-    X, y = on_test(run)
+    X, y = examples_for_test(run)
     answer = evaluation.judge(run)
     np.testing.assert_allclose(answer.forecast.mean, run.predict(X).mean)
     np.testing.assert_allclose(answer.forecast.y, y)

@@ -12,7 +12,7 @@ from tests.evaluation.runs import SGD, table, trained
 
 
 def linear_run(weights, task="regression"):
-    """A run of networks without hidden units, whose outputs are known: a chain for each row of weights."""
+    """Return a run of linear networks with known outputs: a chain for each row of weights."""
     X, targets = table(200)
     own = hb.datasets.from_arrays(X, targets[task], task=task, standardise=True)
     run = hb.train(own, hb.MLP(()), SGD, 1, 10, chains=len(weights))
@@ -21,8 +21,10 @@ def linear_run(weights, task="regression"):
 
 
 def test_the_importance_of_a_column_is_what_exchanging_it_costs_and_0_where_it_has_no_weight(monkeypatch):
-    """Of a linear network with weight w: w² times the mean square of two examples' difference, beyond what it
-    does to the residuals; exactly, with the same permutations."""
+    """For a linear network the cost is exact, with the same permutations.
+
+    It is w² times the mean square of two examples' difference, plus the effect on the residuals.
+    """
     monkeypatch.setattr(feature_importance, "SHUFFLES", 200)
     run = linear_run([[0.8, 0.5, 0.0]] * 2)
     on = evaluation.examples_of(run)

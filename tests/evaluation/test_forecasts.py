@@ -12,7 +12,7 @@ from heatbath.evaluation import metrics as scores
 from heatbath.evaluation.forecasts import find_measure
 
 
-def drawn(classes, count=60, seed=0, weighted=True):
+def draw_forecasts(classes, count=60, seed=0, weighted=True):
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.ones(classes), count)
     labels = np.array([rng.choice(classes, p=row) for row in p], float)
@@ -23,7 +23,7 @@ def drawn(classes, count=60, seed=0, weighted=True):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("classes", [2, 4])
 def test_measures_of_classes_are_those_of_scikit_learn(classes, weighted):
-    p, y, w = drawn(classes, weighted=weighted)
+    p, y, w = draw_forecasts(classes, weighted=weighted)
     names = tuple("abcd"[:classes])
     found = measure(Forecast("classes" if classes > 2 else "binary", names, y[:, None], p, weights=w))
     each = p if classes > 2 else np.hstack([1 - p, p])
@@ -75,7 +75,7 @@ def test_measures_of_values_are_those_of_scikit_learn_in_their_units(weighted):
 
 
 def test_weights_count_examples_as_often_and_their_number_is_what_the_interval_is_of():
-    p, y, _ = drawn(3, 30)
+    p, y, _ = draw_forecasts(3, 30)
     twice = [Forecast("classes", tuple("abc"), np.repeat(y, 2)[:, None], np.repeat(p, 2, axis=0))]
     twice.append(Forecast("classes", tuple("abc"), y[:, None], p, weights=np.full(30, 2.0)))
     once = measure(Forecast("classes", tuple("abc"), y[:, None], p))
@@ -104,7 +104,7 @@ def test_intervals_of_few_examples_stay_within_bounds(classes):
     """Those of the mean and its error alone would not: a control."""
     outside = 0
     for seed in range(10):
-        p, y, w = drawn(classes, 6, seed)
+        p, y, w = draw_forecasts(classes, 6, seed)
         task = "binary" if classes == 2 else "classes"
         for name, one in measure(Forecast(task, tuple("abc"[:classes]), y[:, None], p, weights=w)).items():
             low, high = find_measure(name)[0].bounds

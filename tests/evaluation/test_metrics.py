@@ -57,7 +57,7 @@ def test_bins_are_closed_on_the_right_and_15_unless_said():
     np.testing.assert_array_equal(metrics.reliability(p, [0, 0, 0], bins=4).count, [0, 1, 1, 1])
     assert len(metrics.reliability(p, [0, 0, 0]).count) == 15
     assert metrics.reliability(p, [0, 0, 0], bins=1).count.tolist() == [3]
-    p, y = drawn(2000)
+    p, y = draw_labels(2000)
     assert metrics.calibration_error(p, y) == metrics.calibration_error(p, y, bins=15)
     assert metrics.calibration_error(p, y) != metrics.calibration_error(p, y, bins=10)
 
@@ -73,8 +73,8 @@ def test_an_example_held_to_be_impossible_costs_36_nats():
     assert metrics.log_score([1e-15], [1]) == pytest.approx(15 * math.log(10))
 
 
-def drawn(n=200_000, classes=4):
-    """True probabilities of classes, and labels drawn with them."""
+def draw_labels(n=200_000, classes=4):
+    """Return true probabilities of classes, and labels drawn with them."""
     rng = np.random.default_rng(7)
     p = rng.dirichlet(np.ones(classes), n)
     return p, (rng.random((n, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
@@ -82,9 +82,11 @@ def drawn(n=200_000, classes=4):
 
 def test_a_calibrated_predictor_has_no_calibration_error_and_a_wrong_one_its_own():
     """15 bins of 200,000 data leave at most about sqrt(15/n) = 0.009; the controls are far above."""
-    p, y = drawn()
+    p, y = draw_labels()
     assert metrics.calibration_error(p, y) < 0.009
-    assert metrics.calibration_error(drawn(2000)[0], drawn(2000)[1]) > metrics.calibration_error(p, y)
+    assert metrics.calibration_error(draw_labels(2000)[0], draw_labels(2000)[1]) > metrics.calibration_error(
+        p, y
+    )
     q = p[:, :1]
     label = (y == 0).astype(int)
     assert metrics.calibration_error(q, label) < 0.009
@@ -99,7 +101,7 @@ def test_a_calibrated_predictor_has_no_calibration_error_and_a_wrong_one_its_own
 
 
 def test_the_log_score_of_the_true_probabilities_is_their_entropy_and_of_others_it_is_more():
-    p, y = drawn()
+    p, y = draw_labels()
     entropy = -(p * np.log(p)).sum(axis=1).mean()
     error = np.log(p[np.arange(len(y)), y]).std() / math.sqrt(len(y))
     assert abs(metrics.log_score(p, y) - entropy) < 5 * error

@@ -9,7 +9,7 @@ from tests.patience import PATIENCE
 
 @pytest.fixture(autouse=True)
 def records_may_take_any_time(monkeypatch):
-    """Where they take too much of it some are left out, and how many depends on the machine."""
+    """Lift the time limit of records, which would leave some out on a slow machine."""
     monkeypatch.setattr("heatbath.explorer.run_stream.FREE_RECORD_SECONDS", math.inf)
 
 
@@ -20,8 +20,8 @@ def served():
 
 
 @pytest.fixture
-def lasting(monkeypatch):
-    """A server of its own, that waits for pages that are gone, however long they take to come back."""
+def patient_server(monkeypatch):
+    """Return a server that keeps the sessions of pages that are gone, however long they stay away."""
     monkeypatch.setattr("heatbath.explorer.server.RETURN_SECONDS", PATIENCE)
     with hb.explore(browser=False) as server:
         yield server

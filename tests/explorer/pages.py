@@ -79,7 +79,7 @@ class Page:
         return message
 
     def wait(self, *kinds, where=lambda message: True):
-        """The next message of some kind; others are passed over."""
+        """Return the next message of some kind, and skip others."""
         end = time.monotonic() + PATIENCE
         while True:
             message = self.next(max(0, end - time.monotonic()))
@@ -87,7 +87,7 @@ class Page:
                 return message
 
     def ask(self, kind, **fields):
-        """The answer to a message, by its number."""
+        """Send a message, and return the answer with its number."""
         number = self.send(kind, **fields)
         return self.wait(
             "ready", "state", "changed", "word", "rewound", "line", "code", "error",
@@ -95,7 +95,7 @@ class Page:
         )  # fmt: skip
 
     def setup(self, **settings):
-        """Begin with small settings, and others in their place."""
+        """Begin with small settings, some of them replaced."""
         answer = self.ask("setup", settings={**SMALL, **settings})
         assert answer["type"] == "ready", answer
         return answer
@@ -114,7 +114,7 @@ class Page:
 
 
 def unpack(data):
-    """A frame."""
+    """Return the contents of a binary frame."""
     assert data[:4] == b"HBF1"
     number, width, height, step_a, step_b, *losses = struct.unpack("<IIIdd8f", data[4:64])
     assert len(data) == 64 + 2 * width * height

@@ -14,17 +14,18 @@ from heatbath.cli import main
 from heatbath.cli.report import figures
 from heatbath.explorer import export_code, method_menu
 from tests.explorer.pages import stream_of
-from tests.processes import done_apart
+from tests.processes import run_in_copy
 
 
-def executed(stream):
+def run_from_python(stream):
+    """Return the run that the exported Python makes."""
     names = {}
     exec(export_code.run_code(stream, "python"), names)
     return names["run"]
 
 
-def commanded(stream, folder):
-    """The run of commands, which have from a shell what they understand of the text."""
+def run_from_commands(stream, folder):
+    """Return the run that the exported commands make, split into words as a shell does."""
     command = export_code.run_code(stream, "command")
     launcher = folder / "heatbath"
     launcher.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\" '' >> arguments\n")
@@ -37,7 +38,7 @@ def commanded(stream, folder):
     assert done.returncode == 0, done.stderr
     calls = [words.split("\0") for words in (folder / "arguments").read_text().split("\0\0")[:-1]]
     calls[-1] += ["--out", "out"]  # a folder that the test knows
-    done = done_apart(partial(all_of, [[*words, "--threads", "1"] for words in calls]), folder)
+    done = run_in_copy(partial(all_of, [[*words, "--threads", "1"] for words in calls]), folder)
     assert done.returncode == 0, done.stderr
     return hb.load(folder / "out" / "run.nc")
 
@@ -59,7 +60,7 @@ def test_every_method_can_be_written_as_python_and_as_a_command(monkeypatch):
     for name in method_menu.method_names():
         stream = stream_of(runs={"A": {"method": name}})
         stream.work(60, 20)
-        run = executed(stream)
+        run = run_from_python(stream)
         assert np.array_equal(run.theta, stream.live.theta), name
         words = shlex.split(export_code.run_code(stream, "command"))
         assert words[0] == "heatbath"
@@ -87,9 +88,9 @@ def test_a_command_makes_the_same_run_bit_for_bit(given, tmp_path, monkeypatch):
         stream.work(60, 20)
         stream.change({"anneal": {"factor": 0.1, "steps": 100}})
     stream.work(60, 25)
-    expected = executed(stream)
+    expected = run_from_python(stream)
     assert np.array_equal(expected.theta, stream.live.theta)
-    assert np.array_equal(commanded(stream, tmp_path).theta, stream.live.theta)
+    assert np.array_equal(run_from_commands(stream, tmp_path).theta, stream.live.theta)
 
 
 @pytest.mark.slow
@@ -105,8 +106,8 @@ def test_a_command_has_every_phase_and_parts_that_no_preset_has(tmp_path, monkey
     stream.change({"method": "LOL", "parts": {"hidden": {"tau": 1e-4}}})
     stream.work(60, 25)
     assert len(stream.phases) == 2
-    assert np.array_equal(executed(stream).theta, stream.live.theta)
-    assert np.array_equal(commanded(stream, tmp_path).theta, stream.live.theta)
+    assert np.array_equal(run_from_python(stream).theta, stream.live.theta)
+    assert np.array_equal(run_from_commands(stream, tmp_path).theta, stream.live.theta)
 
 
 def test_a_run_without_steps_can_be_written_as_code():

@@ -47,7 +47,7 @@ NASTY = [
 
 
 def mutated(value, random):
-    """A value with something nasty in some place of it."""
+    """Return a value with something nasty in one place of it."""
     if isinstance(value, dict) and value and random.random() < 0.8:
         key = random.choice(list(value))
         changed = {**value, key: mutated(value[key], random)}
@@ -62,10 +62,10 @@ def mutated(value, random):
     return random.choice(NASTY)
 
 
-def scaled(value, random):
-    """A value with its numbers as they might be, or a little absurd."""
+def with_plausible_numbers(value, random):
+    """Return a value whose numbers are as they might be, or a little absurd."""
     if isinstance(value, dict):
-        return {key: scaled(single, random) for key, single in value.items()}
+        return {key: with_plausible_numbers(single, random) for key, single in value.items()}
     if isinstance(value, float):
         return value * 10 ** random.uniform(-3, 6)
     return value
@@ -80,7 +80,7 @@ def message(random):
     if kind < 0.3:
         return json.dumps(random.choice(NASTY))
     given = random.choice(VALID)
-    text = json.dumps(mutated(given, random) if kind < 0.7 else scaled(given, random))
+    text = json.dumps(mutated(given, random) if kind < 0.7 else with_plausible_numbers(given, random))
     return text[: random.randrange(len(text))] if kind < 0.35 else text
 
 

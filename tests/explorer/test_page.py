@@ -14,7 +14,7 @@ import heatbath as hb
 from heatbath.explorer import LOOPBACK, Served
 from heatbath.explorer import server as explorer_server
 from heatbath.explorer.run_stream import RunStream
-from tests.browsers import started, violations
+from tests.browsers import accessibility_violations, start_browser
 from tests.explorer.pages import connected
 from tests.patience import PATIENCE, wait_until
 
@@ -27,7 +27,7 @@ STATE = "async () => JSON.parse(JSON.stringify((await import('./page/state.js'))
 
 @pytest.fixture(scope="module")
 def browser():
-    with started() as made:
+    with start_browser() as made:
         yield made
 
 
@@ -37,15 +37,15 @@ def server():
         yield served
 
 
-def window(browser, **options):
-    """An empty page in a window of its own, whose context closes it."""
+def open_window(browser, **options):
+    """Return an empty page in a window of its own; closing its context closes the window."""
     context = browser.new_context(**options)
     context.set_default_timeout(LONG)
     return context.new_page()
 
 
 class Watch:
-    """What a page must not do: errors, warnings, requests to others."""
+    """A record of what a page must not do: errors, warnings, requests to other servers."""
 
     def __init__(self, page, url):
         self.seen = []
@@ -56,13 +56,15 @@ class Watch:
 
 
 @contextmanager
-def opened(browser, server, settings=None, **options):
-    """A window of its own, whose page must do nothing that it must not."""
-    page = window(browser, **{"viewport": {"width": 1280, "height": 800}, **options})
+def open_page(browser, server, settings=None, **options):
+    """Yield the explorer's page in a window of its own, and check that it does nothing it must not."""
+    page = open_window(browser, **{"viewport": {"width": 1280, "height": 800}, **options})
     watch = Watch(page, server.url)
     page.goto(server.url + ("" if settings is None else "#" + encoded(settings)))
-    until(page, "() => document.querySelector('#run-A .coefficient') !== null")
-    until(page, "() => document.querySelector('#run-A .test').textContent !== '–'")  # the first frame
+    wait_until_on_page(page, "() => document.querySelector('#run-A .coefficient') !== null")
+    wait_until_on_page(
+        page, "() => document.querySelector('#run-A .test').textContent !== '–'"
+    )  # the first frame
     try:
         yield page
     finally:
@@ -72,37 +74,40 @@ def opened(browser, server, settings=None, **options):
 
 @pytest.fixture
 def page(browser, server):
-    with opened(browser, server, small()) as page:
+    with open_page(browser, server, small_settings()) as page:
         yield page
 
 
-def until(page, condition, arg=None):
-    """Wait until a function of the page says true. (Playwright's own waiting needs `eval`, which the page's
-    policy forbids.)"""
-    comes(page, lambda: page.evaluate(condition, arg), condition)
+def wait_until_on_page(page, condition, arg=None):
+    """Wait until a JavaScript function returns true on the page.
+
+    Playwright's own waiting needs `eval`, which the page's policy forbids.
+    """
+    wait_until_true(page, lambda: page.evaluate(condition, arg), condition)
 
 
-def comes(page, holds, what):
-    """Wait until something is true, while the page's events are heard."""
+def wait_until_true(page, condition, what):
+    """Wait until `condition()` is true, while the page's events are heard."""
     end = time.monotonic() + PATIENCE
-    while not holds():
+    while not condition():
         assert time.monotonic() < end, f"{what} did not come true"
         page.wait_for_timeout(30)
 
 
-def holds(page, what, arg=None):
-    """Wait until something is true of the page's `state`."""
-    until(
+def wait_until_state(page, what, arg=None):
+    """Wait until a JavaScript condition on the page's `state` is true."""
+    wait_until_on_page(
         page, f"async (arg) => {{ const {{ state }} = await import('./page/state.js'); return {what} }}", arg
     )
 
 
 def encoded(settings):
+    """Return settings as they stand in a link."""
     return base64.urlsafe_b64encode(json.dumps(settings).encode()).decode().rstrip("=")
 
 
-def small(**changes):
-    """Small networks on an easy problem."""
+def small_settings(**changes):
+    """Return the settings of small networks on an easy problem."""
     return {
         "problem": {"kind": "spirals", "turns": 1, "noise": 0.02, "p": 0.5, "points": 200, "seed": 0},
         "network": {"hidden": [20], "activation": "relu", "init": "torch", "scale": 0.01},
@@ -123,46 +128,47 @@ def steps(page):
     return state(page)["steps"]
 
 
-def reach(page, step):
-    """Wait until both runs have made so many steps."""
-    holds(page, "Object.values(state.steps).every((s) => s >= arg)", step)
+def wait_for_step(page, step):
+    """Wait until both runs have made a number of steps."""
+    wait_until_state(page, "Object.values(state.steps).every((s) => s >= arg)", step)
 
 
 def pause(page):
     page.click("#play")
-    until(page, "() => !document.documentElement.classList.contains('playing')")
+    wait_until_on_page(page, "() => !document.documentElement.classList.contains('playing')")
 
 
-def standing(page, server, folder):
-    """The steps of runs that are paused, when what was under way has ended: then they can be downloaded."""
+def settled_steps(page, server, folder):
+    """Return the steps of paused runs once the work under way has ended, so they can be downloaded."""
     made = {}
     for run in "AB":
         answer = page.request.get(f"{server.url}run/{state(page)['hello']['session']}/{run}.nc", timeout=LONG)
         (folder / f"{run}.nc").write_bytes(answer.body())
         made[run] = hb.load(folder / f"{run}.nc").step
-    holds(page, "['A', 'B'].every((name) => state.steps[name] === arg[name])", made)
+    wait_until_state(page, "['A', 'B'].every((name) => state.steps[name] === arg[name])", made)
     return made
 
 
-def field(run, part, name):
+def field_selector(run, part, name):
+    """Return the CSS selector of a coefficient's field."""
     group = f"#run-{run} " + (f".part[aria-label^='{part} ']" if part else ".controls >")
     return f"{group} .coefficient[data-name={name}]"
 
 
-def write(page, run, part, name, text):
-    """Type a number, and wait until it holds."""
-    page.fill(f"{field(run, part, name)} .number", text)
+def type_number(page, run, part, name, text):
+    """Type a number into a field, and wait until the run uses it."""
+    page.fill(f"{field_selector(run, part, name)} .number", text)
     page.keyboard.press("Enter")
     where = "h" if part is None else f"parts.{part}.{name}"
-    holds(page, f"state.now.{run}.{where} === arg", float(text))
+    wait_until_state(page, f"state.now.{run}.{where} === arg", float(text))
 
 
 def accuracy(page, run="A"):
     return float(page.inner_text(f"#run-{run} .test").rstrip(" %"))
 
 
-def code_of(page, run, kind="python"):
-    """The code in the dialog "Share", which is left open."""
+def shared_code(page, run, kind="python"):
+    """Return the code in the dialog "Share", which stays open."""
     if not page.is_visible("#share-dialog"):
         page.click("#open-share")
     page.check(f"[name=code-run][value={run}]", force=True)
@@ -170,7 +176,7 @@ def code_of(page, run, kind="python"):
     page.check(f"[name=code-as][value={'command' if kind == 'python' else 'python'}]", force=True)
     page.check(f"[name=code-as][value={kind}]", force=True)
     sign = "run = hb.train" if kind == "python" else "heatbath train"
-    until(page, "(sign) => document.getElementById('share-code').value.includes(sign)", sign)
+    wait_until_on_page(page, "(sign) => document.getElementById('share-code').value.includes(sign)", sign)
     return page.input_value("#share-code")
 
 
@@ -183,7 +189,7 @@ def download(page, selector, folder):
 
 
 def test_the_page_loads_without_errors_and_without_asking_another_host(browser, server):
-    with opened(browser, server) as page:
+    with open_page(browser, server) as page:
         assert page.title() == "heatbath explorer"
         assert [page.inner_text(f"#run-{run} .badge") for run in "AB"] == ["A", "B"]
         assert page.is_enabled("#play")
@@ -191,19 +197,21 @@ def test_the_page_loads_without_errors_and_without_asking_another_host(browser, 
 
 
 def test_the_page_fixture_notices_errors_and_requests_to_other_hosts(browser, server):
-    page = window(browser, bypass_csp=True)  # whose policy would not let it ask
+    page = open_window(browser, bypass_csp=True)  # whose policy would not let it ask
     watch = Watch(page, server.url)
     page.route("http://elsewhere.invalid/*", lambda route: route.abort())
     page.goto(server.url)
     page.evaluate("console.error('a'); setTimeout(() => { throw new Error('b') })")
     page.evaluate("fetch('http://elsewhere.invalid/c').catch(() => 0)")
-    comes(page, lambda: {"b", "http://elsewhere.invalid/c"} <= set(watch.seen), "that both are seen")
+    wait_until_true(
+        page, lambda: {"b", "http://elsewhere.invalid/c"} <= set(watch.seen), "that both are seen"
+    )
     page.context.close()
     assert watch.seen[0] == "a"
 
 
 def test_the_policy_lets_the_page_open_websockets_to_its_own_server_only(browser, server):
-    page = window(browser)
+    page = open_window(browser)
     page.goto(server.url)
     refused = page.evaluate(
         """async () => { const seen = [];
@@ -222,26 +230,26 @@ def test_the_policy_lets_the_page_open_websockets_to_its_own_server_only(browser
 def test_training_starts_and_accuracy_rises(page):
     first = accuracy(page)
     page.click("#play")
-    until(page, "() => parseFloat(document.querySelector('#run-A .test').textContent) > 90")
+    wait_until_on_page(page, "() => parseFloat(document.querySelector('#run-A .test').textContent) > 90")
     assert first < 75
     assert page.inner_text("#play-text") == "Pause"
 
 
 def test_a_slider_moved_during_a_run_changes_the_trajectory_without_a_restart(browser, server):
     same = {"method": "AdLaLa", "h": 0.1}
-    with opened(browser, server, small(runs={"A": same, "B": same})) as page:
+    with open_page(browser, server, small_settings(runs={"A": same, "B": same})) as page:
         page.click("#play")
-        reach(page, 300)
-        slider = page.locator(f"{field('A', 'hidden', 'tau')} input[type=range]")
+        wait_for_step(page, 300)
+        slider = page.locator(f"{field_selector('A', 'hidden', 'tau')} input[type=range]")
         slider.focus()
         for _ in range(12):
             slider.press("ArrowRight")
-        holds(page, "state.now.A.parts.hidden.tau > 1.5e-4")
+        wait_until_state(page, "state.now.A.parts.hidden.tau > 1.5e-4")
         changed = state(page)["settings"]["runs"]["A"]["history"]
-        reach(page, 3 * changed[-1][0] + 1000)
+        wait_for_step(page, 3 * changed[-1][0] + 1000)
         pause(page)
         ends = "Object.values(state.traces).every((trace) => trace.step.at(-1) >= arg)"
-        holds(page, ends, 3 * changed[-1][0] + 1000)
+        wait_until_state(page, ends, 3 * changed[-1][0] + 1000)
         found = state(page)
     assert changed[0][0] >= 300
     assert "history" not in found["settings"]["runs"]["B"] or not found["settings"]["runs"]["B"]["history"]
@@ -257,23 +265,23 @@ def test_a_slider_moved_during_a_run_changes_the_trajectory_without_a_restart(br
 
 def test_pause_stops_and_step_makes_one_step_of_each_run(page, server, tmp_path):
     page.click("#play")
-    reach(page, 100)
+    wait_for_step(page, 100)
     pause(page)
-    first = standing(page, server, tmp_path)
+    first = settled_steps(page, server, tmp_path)
     page.wait_for_timeout(200)
     assert steps(page) == first
-    until(
+    wait_until_on_page(
         page, "() => document.querySelector('#run-A canvas.values').width === 160"
     )  # sharper than moving ones
     page.click("#step")
-    assert standing(page, server, tmp_path) == {run: step + 1 for run, step in first.items()}
+    assert settled_steps(page, server, tmp_path) == {run: step + 1 for run, step in first.items()}
     page.locator("#benches").focus()
     page.keyboard.press("s")
-    assert standing(page, server, tmp_path) == {run: step + 2 for run, step in first.items()}
+    assert settled_steps(page, server, tmp_path) == {run: step + 2 for run, step in first.items()}
     page.keyboard.press("r")
-    until(page, "() => document.getElementById('steps').textContent === '0'")
+    wait_until_on_page(page, "() => document.getElementById('steps').textContent === '0'")
     page.keyboard.press("Space")
-    reach(page, 50)
+    wait_for_step(page, 50)
 
 
 def test_runs_keep_to_the_chosen_speed(page):
@@ -281,7 +289,7 @@ def test_runs_keep_to_the_chosen_speed(page):
     assert page.inner_text("#speed-text") == "10/s"
     begin = time.monotonic()
     page.click("#play")
-    reach(page, 10)
+    wait_for_step(page, 10)
     page.wait_for_timeout(200)  # in which thousands would be made
     made = max(steps(page).values())
     assert made <= 10 * (time.monotonic() - begin) + 1  # on a slow machine they are fewer
@@ -292,7 +300,7 @@ def test_another_method_replaces_all_controls(page):
     first = page.evaluate(count)
     for method in ("LaLa", "SGLD", "AdLaLa"):
         page.select_option("#run-A .method select", method)
-        holds(page, "state.now.A.method === arg", method)
+        wait_until_state(page, "state.now.A.method === arg", method)
     assert page.evaluate(count) == first
 
 
@@ -305,7 +313,7 @@ def test_an_invalid_word_is_refused_with_a_message_and_training_continues(page):
     word.press("Enter")
     assert "'X' is not a letter" in error.inner_text()
     assert word.get_attribute("aria-invalid") == "true"
-    reach(page, steps(page)["A"] + 500)
+    wait_for_step(page, steps(page)["A"] + 500)
     assert state(page)["now"]["A"]["parts"]["hidden"]["word"] == "BACDEDCAB"
     word.press("Escape")
     error.wait_for(state="hidden")
@@ -314,11 +322,11 @@ def test_an_invalid_word_is_refused_with_a_message_and_training_continues(page):
 
 def test_a_valid_word_applies_at_once_and_its_tiles_are_as_wide_as_their_fraction_of_h(page):
     page.click("#play")
-    reach(page, 50)
+    wait_for_step(page, 50)
     word = page.locator("#run-A .part-head input").first
     word.fill("bafefab")
     word.press("Enter")
-    holds(page, "state.now.A.parts.hidden.word === 'BAFEFAB'")
+    wait_until_state(page, "state.now.A.parts.hidden.word === 'BAFEFAB'")
     tiles = page.locator("#run-A .tiles").first.locator(".tile")
     assert "".join(tiles.all_inner_texts()) == "BAFEFAB"
     widths = [tile.bounding_box()["width"] for tile in tiles.all()]
@@ -327,14 +335,14 @@ def test_a_valid_word_applies_at_once_and_its_tiles_are_as_wide_as_their_fractio
 
 
 def test_invalid_numbers_are_reported_at_their_field(page):
-    number = page.locator(f"{field('A', None, 'h')} .number")
-    error = page.locator(f"{field('A', None, 'h')} .error")
+    number = page.locator(f"{field_selector('A', None, 'h')} .number")
+    error = page.locator(f"{field_selector('A', None, 'h')} .error")
     number.fill("fast")
     number.press("Enter")
     assert "is no number" in error.inner_text()
     number.fill("-1")
     number.press("Enter")
-    until(page, "(e) => e.textContent.includes('> 0')", arg=error.element_handle())
+    wait_until_on_page(page, "(e) => e.textContent.includes('> 0')", arg=error.element_handle())
     number.fill("0.2")
     number.press("Enter")
     error.wait_for(state="hidden")
@@ -342,7 +350,7 @@ def test_invalid_numbers_are_reported_at_their_field(page):
 
 
 def test_each_scene_of_the_tour_loads_and_plays(browser, server):
-    with opened(browser, server) as page:
+    with open_page(browser, server) as page:
         page.click("#open-tour")
         scenes = page.locator("#scenes button")
         assert scenes.count() == len(state(page)["hello"]["scenes"])
@@ -352,7 +360,7 @@ def test_each_scene_of_the_tour_loads_and_plays(browser, server):
             assert page.inner_text("#scene-title") == title
             wanted = state(page)["hello"]["scenes"][place]["settings"]
             methods = {run: wanted["runs"][run]["method"] for run in "AB"}
-            holds(
+            wait_until_state(
                 page, "state.steps.A > 0 && ['A', 'B'].every((n) => state.now[n].method === arg[n])", methods
             )
             assert page.is_hidden("#message")
@@ -374,8 +382,10 @@ window.release = () => {
 
 
 def test_maps_and_numbers_of_new_runs_appear_only_with_their_first_frame(browser, server, monkeypatch):
-    """They may have to be compiled first. A frame that came before them, and was not painted yet, is theirs
-    as little."""
+    """The new runs may have to be compiled first.
+
+    A frame of the old runs that was not painted yet must not appear either.
+    """
     prepare, on = RunStream.prepare, threading.Event()
 
     def wait(stream):
@@ -397,54 +407,54 @@ def test_maps_and_numbers_of_new_runs_appear_only_with_their_first_frame(browser
         return colour and shades == 1 and set(numbers) == {"–"}
 
     monkeypatch.setattr(RunStream, "prepare", wait)
-    page = window(browser)
+    page = open_window(browser)
     try:
         page.add_init_script(HELD)
-        page.goto(server.url + "#" + encoded(small()))
-        until(page, "() => document.querySelector('#run-A .coefficient') !== null")
+        page.goto(server.url + "#" + encoded(small_settings()))
+        wait_until_on_page(page, "() => document.querySelector('#run-A .coefficient') !== null")
         assert is_empty()
         on.set()
         page.click("#play")
-        reach(page, 50)
+        wait_for_step(page, 50)
         assert not is_empty()
         on.clear()
         page.evaluate("() => { hold = true }")
-        until(page, "() => frames_held() === 1")
+        wait_until_on_page(page, "() => frames_held() === 1")
         page.click("#reset", force=True)  # which waits for no frame
-        until(page, "() => document.querySelector('#run-A .test').textContent === '–'")
+        wait_until_on_page(page, "() => document.querySelector('#run-A .test').textContent === '–'")
         page.evaluate("() => release()")
         assert is_empty()
         on.set()
-        comes(page, lambda: not is_empty(), "a map of the new runs")
+        wait_until_true(page, lambda: not is_empty(), "a map of the new runs")
     finally:
         on.set()
         page.context.close()
 
 
 def test_a_link_restores_a_view_with_the_changes_made_during_the_run(browser, server):
-    with opened(browser, server, small()) as page:
+    with open_page(browser, server, small_settings()) as page:
         page.check("input[name=map][value=sd]", force=True)
         page.check("#units", force=True)
         page.fill("#speed", "8")
         page.click("#play")
-        reach(page, 200)
-        write(page, "A", "output", "gamma", "7")
-        reach(page, 1000)
+        wait_for_step(page, 200)
+        type_number(page, "A", "output", "gamma", "7")
+        wait_for_step(page, 1000)
         pause(page)
         page.click("#open-share")
         link = page.input_value("#share-link")
         sent = state(page)["settings"]
     assert link.startswith(server.url + "#")
-    with opened(browser, server, json.loads(base64.urlsafe_b64decode(link.split("#")[1] + "==="))) as page:
+    with open_page(browser, server, json.loads(base64.urlsafe_b64decode(link.split("#")[1] + "==="))) as page:
         found = state(page)
         assert page.is_checked("input[name=map][value=sd]")
         assert page.is_checked("#units")
-        until(page, "() => document.getElementById('speed-text').textContent === '10k/s'")
+        wait_until_on_page(page, "() => document.getElementById('speed-text').textContent === '10k/s'")
         sent["view"] = found["settings"]["view"]
         assert found["settings"] == sent
         assert found["now"]["A"]["parts"]["output"]["gamma"] != 7
         page.click("#play")
-        holds(page, "state.now.A.parts.output.gamma === 7")
+        wait_until_state(page, "state.now.A.parts.output.gamma === 7")
         assert len(state(page)["settings"]["runs"]["A"]["history"]) == len(sent["runs"]["A"]["history"])
 
 
@@ -456,7 +466,7 @@ def test_the_chosen_view_and_speed_stay_after_a_reset_and_with_another_problem(p
             page.click("#open-problem")
         page.evaluate("async () => { (await import('./page/state.js')).state.ready = null }")
         page.click(begin)
-        holds(page, "state.ready !== null")
+        wait_until_state(page, "state.ready !== null")
         assert page.is_checked("input[name=map][value=sd]")
         assert page.inner_text("#speed-text") == "10/s"
 
@@ -464,11 +474,11 @@ def test_the_chosen_view_and_speed_stay_after_a_reset_and_with_another_problem(p
 def test_a_change_made_before_those_of_a_link_precedes_them(browser, server):
     later = [10**6, {"h": 0.3}]
     runs = {"A": {"method": "AdLaLa", "history": [later]}, "B": {"method": "Adam"}}
-    with opened(browser, server, small(runs=runs)) as page:
+    with open_page(browser, server, small_settings(runs=runs)) as page:
         page.click("#step")
-        reach(page, 1)
-        write(page, "A", None, "h", "0.11")
-        write(page, "A", None, "h", "0.12")
+        wait_for_step(page, 1)
+        type_number(page, "A", None, "h", "0.11")
+        type_number(page, "A", None, "h", "0.12")
         assert state(page)["settings"]["runs"]["A"]["history"] == [[1, {"h": 0.12}], later]
 
 
@@ -477,21 +487,21 @@ def test_heat_ends_when_its_button_is_released_or_the_runs_end(page):
     for end in ("method", "reset", "elsewhere"):
         page.locator("#run-A .heat").hover()
         page.mouse.down()
-        until(page, hot)
-        holds(page, "state.now.A.heat === 10")
+        wait_until_on_page(page, hot)
+        wait_until_state(page, "state.now.A.heat === 10")
         if end == "method":  # which builds other controls
             page.select_option("#run-A .method select", "LaLa")
         elif end == "reset":
             page.evaluate("document.getElementById('reset').click()")
         else:  # no button hears of it
             page.evaluate("window.dispatchEvent(new PointerEvent('pointerup'))")
-        holds(page, "state.now.A.heat === 1")
-        until(page, f"() => !({hot})()")
+        wait_until_state(page, "state.now.A.heat === 1")
+        wait_until_on_page(page, f"() => !({hot})()")
         page.mouse.up()
 
 
 def test_a_damaged_link_shows_a_message_and_loads_the_default_settings(browser, server):
-    page = window(browser)
+    page = open_window(browser)
     page.goto(server.url + "#" + 5 * "damaged")
     page.wait_for_selector("#message:has-text('damaged')")
     page.wait_for_selector("#run-A .coefficient")
@@ -499,8 +509,8 @@ def test_a_damaged_link_shows_a_message_and_loads_the_default_settings(browser, 
 
 
 def test_a_link_with_an_invalid_view_shows_a_message_and_loads_the_default_settings(browser, server):
-    page = window(browser)
-    page.goto(server.url + "#" + encoded(small(view={"map": "sd", "x": 5000 * "y"})))
+    page = open_window(browser)
+    page.goto(server.url + "#" + encoded(small_settings(view={"map": "sd", "x": 5000 * "y"})))
     page.wait_for_selector("#message:has-text('4000 characters')")
     page.wait_for_selector("#run-A .coefficient")
     assert page.is_checked("input[name=map][value=mean]")
@@ -509,14 +519,14 @@ def test_a_link_with_an_invalid_view_shows_a_message_and_loads_the_default_setti
 
 def test_a_word_that_is_undone_at_once_is_a_phase_in_the_link(page):
     page.click("#step")
-    reach(page, 1)
+    wait_for_step(page, 1)
     word = page.locator("#run-A .part-head input").first
     for text in ("BAFEFAB", "BACDEDCAB"):
         word.fill(text)
         word.press("Enter")
-        holds(page, "state.now.A.parts.hidden.word === arg", text)
-    write(page, "A", None, "h", "0.11")
-    write(page, "A", None, "h", "0.12")
+        wait_until_state(page, "state.now.A.parts.hidden.word === arg", text)
+    type_number(page, "A", None, "h", "0.11")
+    type_number(page, "A", None, "h", "0.12")
     history = state(page)["settings"]["runs"]["A"]["history"]
     made = [change["parts"]["hidden"]["word"] for _, change in history]
     assert made == ["BAFEFAB", "BACDEDCAB"]
@@ -525,12 +535,12 @@ def test_a_word_that_is_undone_at_once_is_a_phase_in_the_link(page):
 
 def test_another_problem_begins_with_the_present_values(page):
     page.click("#step")
-    reach(page, 1)
-    write(page, "A", "hidden", "tau", "0.0005")
+    wait_for_step(page, 1)
+    type_number(page, "A", "hidden", "tau", "0.0005")
     page.select_option("#run-B .method select", "LaLa")
-    holds(page, "state.now.B.method === 'LaLa'")
+    wait_until_state(page, "state.now.B.method === 'LaLa'")
     page.check("#run-A .anneal", force=True)
-    holds(page, "state.now.A.anneal?.from === 1")
+    wait_until_state(page, "state.now.A.anneal?.from === 1")
     page.click("#open-problem")
     page.fill("#problem-fields [name=points]", "100")
     page.click("#problem-apply")
@@ -545,7 +555,7 @@ def test_another_problem_begins_with_the_present_values(page):
 def test_every_method_with_a_temperature_can_be_heated(page):
     for method, bath in (("SGLD", 1), ("Adam", 0), ("LaLa", 1)):
         page.select_option("#run-A .method select", method)
-        holds(page, "state.now.A.method === arg", method)
+        wait_until_state(page, "state.now.A.method === arg", method)
         assert page.locator("#run-A .heat").count() == bath
 
 
@@ -566,7 +576,7 @@ def test_drawn_points_train(page):
     assert drawn["kind"] == "points"
     assert {point[2] for point in drawn["points"]} == {0, 1}
     page.click("#play")
-    until(page, "() => parseFloat(document.querySelector('#run-A .test').textContent) > 95")
+    wait_until_on_page(page, "() => parseFloat(document.querySelector('#run-A .test').textContent) > 95")
 
 
 def drop(page, name, text):
@@ -589,11 +599,11 @@ def test_a_table_dropped_onto_the_page_trains(page):
     page.locator("#problem-dialog").wait_for(state="hidden")
     assert sorted(state(page)["ready"]["targets"]) == ["down", "up"]
     page.click("#play")
-    reach(page, 100)
+    wait_for_step(page, 100)
     drop(page, "quotes.csv", '"' * 880_000)  # twice as long when it is sent
     page.click("#problem-apply")
     page.wait_for_selector("#problem-error:has-text('accepted are up to')")
-    reach(page, steps(page)["A"] + 100)
+    wait_for_step(page, steps(page)["A"] + 100)
 
 
 def test_a_network_that_is_too_large_is_refused_at_its_field_and_nothing_changes(page):
@@ -604,24 +614,24 @@ def test_a_network_that_is_too_large_is_refused_at_its_field_and_nothing_changes
     page.wait_for_selector("#problem-error:has-text('5000')")
     assert page.get_attribute("#net-hidden", "aria-invalid") == "true"
     page.keyboard.press("Escape")
-    reach(page, steps(page)["A"] + 100)
+    wait_for_step(page, steps(page)["A"] + 100)
     assert state(page)["settings"]["network"]["hidden"] == [20]
 
 
 def test_copied_python_reproduces_the_downloaded_run_which_can_be_resumed(page, tmp_path):
     page.click("#play")
-    reach(page, 100)
-    write(page, "A", "hidden", "tau", "0.0005")
+    wait_for_step(page, 100)
+    type_number(page, "A", "hidden", "tau", "0.0005")
     page.locator("#run-A .heat").hover()
     page.mouse.down()
-    holds(page, "state.now.A.heat === 10")
+    wait_until_state(page, "state.now.A.heat === 10")
     page.mouse.up()
-    holds(page, "state.now.A.heat === 1")
-    write(page, "A", None, "h", "0.11")
-    reach(page, steps(page)["A"] + 100)
+    wait_until_state(page, "state.now.A.heat === 1")
+    type_number(page, "A", None, "h", "0.11")
+    wait_for_step(page, steps(page)["A"] + 100)
     pause(page)
     for run in "AB":
-        text = code_of(page, run)
+        text = shared_code(page, run)
         downloaded = hb.load(download(page, f"#save-{run}", tmp_path))
         namespace = {}
         exec(compile(text, "copied", "exec"), namespace)
@@ -635,7 +645,7 @@ def test_copied_python_reproduces_the_downloaded_run_which_can_be_resumed(page, 
 
 
 def test_the_run_is_also_offered_as_a_command(page):
-    assert code_of(page, "B", "command").startswith("heatbath train ")
+    assert shared_code(page, "B", "command").startswith("heatbath train ")
 
 
 def test_picture_and_film_can_be_downloaded(page, tmp_path):
@@ -646,33 +656,33 @@ def test_picture_and_film_can_be_downloaded(page, tmp_path):
 
 
 def test_a_diverged_run_names_its_part_and_can_go_back_to_a_good_state(browser, server):
-    with opened(browser, server, small()) as page:
+    with open_page(browser, server, small_settings()) as page:
         page.click("#play")
-        reach(page, 300)
-        write(page, "A", None, "h", "100000")
+        wait_for_step(page, 300)
+        type_number(page, "A", None, "h", "100000")
         note = page.locator("#run-A .note.diverged")
         note.wait_for(state="visible")
         assert re.match(r"Run A: (hidden|output) diverged at step [\d,]+", note.inner_text())
         reach_b = steps(page)["B"] + 500
-        holds(page, "state.steps.B >= arg", reach_b)  # the other goes on
+        wait_until_state(page, "state.steps.B >= arg", reach_b)  # the other goes on
         pause(page)
         note.locator("button").click()
         note.wait_for(state="hidden")
-        write(page, "A", None, "h", "0.1")
+        type_number(page, "A", None, "h", "0.1")
         page.click("#play")
         before = steps(page)["A"]
-        holds(page, "state.steps.A > arg + 100", before)
+        wait_until_state(page, "state.steps.A > arg + 100", before)
 
 
 def test_two_windows_are_independent_and_a_closed_one_ends_its_work(browser, server, monkeypatch):
     assert explorer_server.RETURN_SECONDS <= 2  # seconds, after which nothing of a page is left
     monkeypatch.setattr(explorer_server, "RETURN_SECONDS", 0.1)
-    with opened(browser, server, small()) as one:
-        with opened(browser, server, small()) as two:
+    with open_page(browser, server, small_settings()) as one:
+        with open_page(browser, server, small_settings()) as two:
             keys = [state(p)["hello"]["session"] for p in (one, two)]
             assert keys[0] != keys[1]
             two.click("#play")
-            reach(two, 200)
+            wait_for_step(two, 200)
             assert steps(one) == {"A": 0, "B": 0}
             assert one.request.get(f"{server.url}run/{keys[1]}/A.nc").status == 200
         assert wait_until(lambda: one.request.get(f"{server.url}run/{keys[1]}/A.nc").status == 404)
@@ -681,12 +691,12 @@ def test_two_windows_are_independent_and_a_closed_one_ends_its_work(browser, ser
 
 def test_a_page_with_a_token_works_and_one_without_is_refused(browser, tmp_path):
     with Served(LOOPBACK, 0, "a token+") as served:
-        page = window(browser)
+        page = open_window(browser)
         address = f"http://{LOOPBACK}:{served.port}/"
         assert page.goto(address).status == 403
-        page.goto(address + "?token=a%20token%2B#" + encoded(small()))
+        page.goto(address + "?token=a%20token%2B#" + encoded(small_settings()))
         page.click("#play")
-        reach(page, 10)
+        wait_for_step(page, 10)
         page.click("#open-share")
         assert "token" not in page.input_value("#share-link")  # which lets everyone in
         assert page.is_visible("#share-token")
@@ -694,27 +704,29 @@ def test_a_page_with_a_token_works_and_one_without_is_refused(browser, tmp_path)
         page.context.close()
 
 
-def test_a_page_that_loses_its_connection_returns_to_its_runs(browser, lasting):
-    page = window(browser)
+def test_a_page_that_loses_its_connection_returns_to_its_runs(browser, patient_server):
+    page = open_window(browser)
     routes = []
 
     def between(route):
         routes.append((route, route.connect_to_server()))
 
     page.route_web_socket(re.compile("/socket"), between)
-    page.goto(lasting.url + "#" + encoded(small()))
+    page.goto(patient_server.url + "#" + encoded(small_settings()))
     page.wait_for_selector("#play:not([disabled])")
     page.click("#play")
-    reach(page, 200)
+    wait_for_step(page, 200)
     key = state(page)["hello"]["session"]
     page.evaluate(
         """() => { const text = document.getElementById("message-text"); window.said = [];
         new MutationObserver(() => window.said.push(text.textContent)).observe(text, { childList: true }) }"""
     )
     routes[0][1].close(code=3000)  # the server's side, and then the page's
-    until(page, "() => window.said.some((text) => text.includes('connection'))")  # which may be gone by now
+    wait_until_on_page(
+        page, "() => window.said.some((text) => text.includes('connection'))"
+    )  # which may be gone by now
     page.wait_for_selector("#message", state="hidden")
-    reach(page, steps(page)["A"] + 200)
+    wait_for_step(page, steps(page)["A"] + 200)
     assert len(routes) == 2
     assert state(page)["hello"]["session"] == key
     assert state(page)["settings"]["problem"]["points"] == 200
@@ -723,7 +735,7 @@ def test_a_page_that_loses_its_connection_returns_to_its_runs(browser, lasting):
 
 def test_a_hidden_tab_requests_nothing(page):
     page.click("#play")
-    reach(page, 100)
+    wait_for_step(page, 100)
     page.evaluate(
         """() => { const send = WebSocket.prototype.send; window.asked = 0;
         WebSocket.prototype.send = function (text) {
@@ -735,18 +747,18 @@ def test_a_hidden_tab_requests_nothing(page):
     assert page.evaluate("window.asked") <= 1  # after the frame that was under way, if any
     first = steps(page)
     page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
-    reach(page, max(first.values()) + 1)
+    wait_for_step(page, max(first.values()) + 1)
 
 
 def test_symbols_are_explained_on_hover_and_on_focus(page):
     tip = page.locator("#tip")
-    page.hover(f"{field('A', 'hidden', 'epsilon')} .symbol")
+    page.hover(f"{field_selector('A', 'hidden', 'epsilon')} .symbol")
     tip.wait_for(state="visible")
     assert tip.inner_text().startswith("ε")
     page.mouse.move(5, 5)
     tip.wait_for(state="hidden")
     for name, sign in (("tau", "τ"), ("sigma", "σ")):
-        page.locator(f"{field('A', 'hidden', name)} input[type=range]").focus()
+        page.locator(f"{field_selector('A', 'hidden', name)} input[type=range]").focus()
         page.keyboard.press("Tab")
         page.keyboard.press("Shift+Tab")
         tip.wait_for(state="visible")
@@ -761,7 +773,7 @@ def test_the_loss_on_lines_is_computed_and_shown_when_paused(page, monkeypatch):
         explorer_server, "losses_on_lines", lambda *given: on.wait(PATIENCE) and computed(*given)
     )
     page.click("#play")
-    reach(page, 100)
+    wait_for_step(page, 100)
     assert page.is_disabled("#lines-tab")
     pause(page)
     page.evaluate(
@@ -772,32 +784,34 @@ def test_the_loss_on_lines_is_computed_and_shown_when_paused(page, monkeypatch):
         }"""
     )
     page.click("#lines-tab")
-    until(page, "() => document.getElementById('loss').getAttribute('aria-label').includes('lines')")
-    until(page, "() => texts.has('computing the lines …')")
+    wait_until_on_page(
+        page, "() => document.getElementById('loss').getAttribute('aria-label').includes('lines')"
+    )
+    wait_until_on_page(page, "() => texts.has('computing the lines …')")
     assert not page.evaluate("() => texts.has('start')")
     on.set()
-    until(page, "() => texts.has('start')")
+    wait_until_on_page(page, "() => texts.has('start')")
 
 
 def test_the_lines_are_updated_by_a_step_and_removed_by_a_reset(page):
     page.click("#step")
-    reach(page, 1)
+    wait_for_step(page, 1)
     page.click("#lines-tab")
     said = "document.getElementById('lines-tab').getAttribute('aria-pressed')"
-    until(page, f"() => {said} === 'true'")
+    wait_until_on_page(page, f"() => {said} === 'true'")
     page.evaluate(
         """() => { const send = WebSocket.prototype.send; window.sent = [];
         WebSocket.prototype.send = function (text) { window.sent.push(text); send.call(this, text) } }"""
     )
     page.click("#step")
-    reach(page, 2)
-    until(page, "() => window.sent.some((text) => text.includes('\"line\"'))")
+    wait_for_step(page, 2)
+    wait_until_on_page(page, "() => window.sent.some((text) => text.includes('\"line\"'))")
     page.click("#reset")
-    until(page, f"() => {said} === 'false'")
+    wait_until_on_page(page, f"() => {said} === 'false'")
 
 
 def test_with_reduced_motion_maps_change_twice_a_second(browser, server):
-    with opened(browser, server, small(), reduced_motion="reduce") as page:
+    with open_page(browser, server, small_settings(), reduced_motion="reduce") as page:
         page.add_init_script(
             """const send = WebSocket.prototype.send, Plain = WebSocket; window.noted = [];
             WebSocket = class extends Plain { constructor(...given) { super(...given);
@@ -809,7 +823,7 @@ def test_with_reduced_motion_maps_change_twice_a_second(browser, server):
         )
         page.reload()
         page.click("#play")
-        until(page, "() => window.noted.filter(([what]) => what === 'came').length > 3")
+        wait_until_on_page(page, "() => window.noted.filter(([what]) => what === 'came').length > 3")
         kinds, times = zip(*page.evaluate("window.noted")[1:], strict=True)  # the first was asked for at once
     assert kinds[:6] == ("came", "asked") * 3
     waits = [asked - came for came, asked in zip(times[::2], times[1::2], strict=False)]
@@ -818,14 +832,14 @@ def test_with_reduced_motion_maps_change_twice_a_second(browser, server):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_system_setting_and_the_switch_choose_light_or_dark(browser, server, scheme):
-    with opened(browser, server, small(), color_scheme=scheme) as page:
+    with open_page(browser, server, small_settings(), color_scheme=scheme) as page:
         assert page.get_attribute("html", "data-theme") == scheme
         page.click("#theme")
         assert page.get_attribute("html", "data-theme") != scheme
 
 
-def outside(page):
-    """What reaches beyond the right edge of the window, and is not cut off by what it is in."""
+def overflowing_elements(page):
+    """Return the elements that reach beyond the window, and "the page" if it scrolls sideways."""
     return page.evaluate(
         """() => [...document.querySelectorAll('body *')].filter((e) => {
         const box = e.getBoundingClientRect();
@@ -836,27 +850,29 @@ def outside(page):
 
 
 def test_at_400_pixels_nothing_overflows(browser, server):
-    with opened(browser, server, small(), viewport={"width": 400, "height": 850}, has_touch=True) as page:
+    with open_page(
+        browser, server, small_settings(), viewport={"width": 400, "height": 850}, has_touch=True
+    ) as page:
         page.click("#play")
-        reach(page, 100)
-        assert outside(page) == []
+        wait_for_step(page, 100)
+        assert overflowing_elements(page) == []
         pause(page)
         page.evaluate("document.querySelectorAll('.scores dd').forEach((e) => { e.textContent = '100.0 %' })")
-        assert outside(page) == []  # with the widest numbers, too
+        assert overflowing_elements(page) == []  # with the widest numbers, too
         page.click("#open-tour")
-        comes(page, lambda: outside(page) == [], "that the tour fits")
+        wait_until_true(page, lambda: overflowing_elements(page) == [], "that the tour fits")
         for button in ("problem", "share", "help"):
             page.click(f"#open-{button}")
-            assert outside(page) == []
+            assert overflowing_elements(page) == []
             page.keyboard.press("Escape")
         page.add_style_tag(content=".chart { min-width: 500px !important }")
-        assert outside(page) != []  # it would be seen
+        assert overflowing_elements(page) != []  # it would be seen
 
 
 def test_at_1280_by_800_nothing_has_to_be_scrolled(browser, server):
-    with opened(browser, server) as page:
+    with open_page(browser, server) as page:
         page.click("#play")
-        reach(page, 100)
+        wait_for_step(page, 100)
         sizes = "(e) => [e.scrollHeight - e.clientHeight, e.scrollWidth - e.clientWidth]"
         assert page.evaluate(f"({sizes})(document.documentElement)") == [0, 0]
         for run in "AB":
@@ -864,28 +880,28 @@ def test_at_1280_by_800_nothing_has_to_be_scrolled(browser, server):
 
 
 def test_a_low_window_can_be_scrolled(browser, server):
-    with opened(browser, server, viewport={"width": 1280, "height": 700}) as page:
+    with open_page(browser, server, viewport={"width": 1280, "height": 700}) as page:
         page.click("#open-tour")
-        until(page, "() => document.documentElement.scrollHeight > 700")
+        wait_until_on_page(page, "() => document.documentElement.scrollHeight > 700")
         page.mouse.move(10, 400)
         page.mouse.wheel(0, 2000)
-        comes(page, lambda: max(page.evaluate(ENDS)) < 701, "the end of the thermometers")
+        wait_until_true(page, lambda: max(page.evaluate(ENDS)) < 701, "the end of the thermometers")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_accessibility_problem(browser, server, scheme):
-    with opened(browser, server, color_scheme=scheme, reduced_motion="reduce") as page:
+    with open_page(browser, server, color_scheme=scheme, reduced_motion="reduce") as page:
         page.click("#open-tour")
-        reach(page, 100)
+        wait_for_step(page, 100)
         page.fill("#run-A .part-head input >> nth=0", "BAXB")
         page.wait_for_selector("#run-A .word .error:visible")
-        assert violations(page) == []
+        assert accessibility_violations(page) == []
         for button in ("problem", "share", "help"):
             page.click(f"#open-{button}")
-            assert violations(page) == []
+            assert accessibility_violations(page) == []
             page.keyboard.press("Escape")
         page.evaluate("document.getElementById('play').setAttribute('role', 'banana')")
-        assert violations(page) != []  # it would be seen
+        assert accessibility_violations(page) != []  # it would be seen
 
 
 def test_one_page_too_many_gets_a_message(browser, server):  # the last test: sessions stay for a while
@@ -896,7 +912,7 @@ def test_one_page_too_many_gets_a_message(browser, server):  # the last test: se
             assert time.monotonic() < end
             other = others.enter_context(connected(address))
             open_ones += "hello" in other.recv(timeout=PATIENCE)[:20]
-        page = window(browser)
+        page = open_window(browser)
         page.goto(server.url)
         page.wait_for_selector("#message:has-text('close one')")
         assert page.is_disabled("#play")

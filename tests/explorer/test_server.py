@@ -22,8 +22,8 @@ from tests.explorer.pages import Page, connected
 from tests.patience import wait_until
 
 
-def python_of(page, run):
-    """The run that "copy as Python" makes."""
+def run_of_copied_python(page, run):
+    """Return the run that "copy as Python" makes."""
     names = {}
     text = page.ask("code", run=run, **{"as": "python"})["text"]
     with warnings.catch_warnings():
@@ -32,8 +32,8 @@ def python_of(page, run):
     return names["run"]
 
 
-def steps_of(traces, run):
-    """The last step in a message `traces`, 0 where it is of the other run."""
+def last_step(traces, run):
+    """Return the last step in a message `traces`, or 0 if the message belongs to the other run."""
     return traces["runs"].get(run, {}).get("step", [0])[-1]
 
 
@@ -81,7 +81,7 @@ def test_a_frame_shows_the_predictions_of_the_networks(page):
     share = (np.arange(64) + 0.5) / 64
     X = np.array([[left + s * (right - left), top - t * (top - bottom)] for t in share for s in share])
     for name in "AB":
-        run = python_of(page, name)
+        run = run_of_copied_python(page, name)
         expected = run.outputs(X)[1, :, 0]
         shown = np.frombuffer(frame["maps"][name], np.uint8) / 255
         assert np.abs(shown - expected).max() < 0.51 / 255
@@ -90,7 +90,7 @@ def test_a_frame_shows_the_predictions_of_the_networks(page):
         found += [run.accuracy(s)[:, -1].mean() for s in ("train", "test")]
         np.testing.assert_allclose(losses, found, rtol=1e-5)
     page.send("view", map="sd")
-    expected = 2 * python_of(page, "A").outputs(X)[:, :, 0].std(axis=0)
+    expected = 2 * run_of_copied_python(page, "A").outputs(X)[:, :, 0].std(axis=0)
     shown = np.frombuffer(page.frame()["maps"]["A"], np.uint8) / 255
     assert np.abs(shown - expected).max() < 0.51 / 255
 
@@ -142,17 +142,17 @@ def test_steps_are_made_exactly_and_pause_stops_them(page):
 def test_a_change_during_a_run_changes_the_trajectory_and_the_code_reproduces_it(served, page, tmp_path):
     page.setup()
     page.ask("play")
-    page.wait("traces", where=lambda m: steps_of(m, "A") > 500)
+    page.wait("traces", where=lambda m: last_step(m, "A") > 500)
     changed = page.ask("change", run="A", parts={"hidden": {"tau": 2e-3}}, h=0.12)
     assert changed["step"] > 0
     assert changed["parts"]["hidden"]["tau"] == 2e-3
     assert changed["parts"]["hidden"]["sigma"] == 0.01
     for on in (True, False):
-        page.wait("traces", where=lambda m, n=changed["step"]: steps_of(m, "A") > n)
+        page.wait("traces", where=lambda m, n=changed["step"]: last_step(m, "A") > n)
         changed = page.ask("heat", run="A", on=on, factor=20)
     page.ask("pause")
     steps = page.steps(1)
-    run = python_of(page, "A")
+    run = run_of_copied_python(page, "A")
     assert run.step == steps["A"]
     assert len(run.partition.methods["hidden"].tau.values) == 4
     file = download(served, page, "A", tmp_path)
@@ -162,7 +162,7 @@ def test_a_change_during_a_run_changes_the_trajectory_and_the_code_reproduces_it
     assert np.array_equal(file.replay().theta, run.theta)
     assert np.array_equal(file.resume(10).theta, run.resume(10).theta)
     page.steps(10)
-    assert np.array_equal(python_of(page, "A").theta, run.resume(10).theta)
+    assert np.array_equal(run_of_copied_python(page, "A").theta, run.resume(10).theta)
     plain = hb.train(file.problem, file.network, hb.AdLaLa(), steps["A"], 8, 2)
     assert not np.array_equal(plain.theta, run.theta)
 
@@ -177,11 +177,11 @@ def test_another_word_or_method_begins_a_new_phase_and_the_code_has_it(page):
     changed = page.ask("change", run="A", method="LOL", parts={"hidden": {"tau": 1e-4}})
     assert (changed["step"], changed["method"]) == (100, "LOL")
     assert page.steps(20)["A"] == 120
-    run = python_of(page, "A")
+    run = run_of_copied_python(page, "A")
     assert (run.step, run.plan.seed) == (20, 2)
     before = run.theta
     page.ask("change", run="A", method="SGD")  # and no step of it
-    assert np.array_equal(python_of(page, "A").theta, before)
+    assert np.array_equal(run_of_copied_python(page, "A").theta, before)
     command = page.ask("code", run="A", **{"as": "command"})["text"]
     assert command.count("heatbath train") == 3
 
@@ -204,13 +204,13 @@ def test_a_link_with_a_history_reproduces_the_run(page):
     page.steps(20)
     history.append(page.ask("heat", run="A", on=False)["entry"])
     page.steps(20)
-    expected = python_of(page, "A").theta
+    expected = run_of_copied_python(page, "A").theta
     page.setup(runs={"A": {"method": "AdLaLa", "history": history}, "B": {"method": "Adam"}})
     page.steps(140)
-    assert np.array_equal(python_of(page, "A").theta, expected)
+    assert np.array_equal(run_of_copied_python(page, "A").theta, expected)
     page.ask("reset")  # as it is now, without a history
     page.steps(140)
-    assert not np.array_equal(python_of(page, "A").theta, expected)
+    assert not np.array_equal(run_of_copied_python(page, "A").theta, expected)
 
 
 def test_both_runs_have_the_same_start_and_mini_batches(page):
@@ -226,7 +226,7 @@ def test_drawn_points_and_tables_train(page, tmp_path, monkeypatch):
     ready = page.setup(problem={"kind": "points", "points": points})
     assert sorted(ready["train"] + ready["test"]) == sorted(points)
     page.steps(50)
-    assert np.array_equal(python_of(page, "B").theta, python_of(page, "B").theta)
+    assert np.array_equal(run_of_copied_python(page, "B").theta, run_of_copied_python(page, "B").theta)
     text = "left,right,kind\n" + "".join(f"{x},{y},{'no' if c else 'yes'}\n" for x, y, c in points)
     ready = page.setup(problem={"kind": "csv", "text": text, "target": None})
     assert ready["settings"]["problem"]["target"] == "kind"
@@ -234,13 +234,13 @@ def test_drawn_points_and_tables_train(page, tmp_path, monkeypatch):
     page.steps(50)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "table.csv").write_text(text)
-    assert python_of(page, "A").step == 50
+    assert run_of_copied_python(page, "A").step == 50
 
 
 def test_a_diverged_run_is_reported_and_can_be_rewound_while_the_other_continues(page):
     page.setup(runs={"A": {"method": "LaLa"}, "B": {"method": "Adam"}})
     page.ask("play")
-    page.wait("traces", where=lambda m: steps_of(m, "A") > 200)
+    page.wait("traces", where=lambda m: last_step(m, "A") > 200)
     page.ask("change", run="A", parts={"hidden": {"tau": 1e60}})
     diverged = page.wait("diverged")
     assert (diverged["run"], diverged["living"] + diverged["chains"]) == ("A", 2)
@@ -248,7 +248,7 @@ def test_a_diverged_run_is_reported_and_can_be_rewound_while_the_other_continues
     while diverged["living"]:
         diverged = page.wait("diverged")
     b = page.ask("speed", speed=None)["steps"]["B"]
-    page.wait("traces", where=lambda m: steps_of(m, "B") > b)
+    page.wait("traces", where=lambda m: last_step(m, "B") > b)
     state = page.ask("pause")
     assert state["steps"]["B"] > b
     assert state["steps"]["A"] <= diverged["step"] + 10_000
@@ -265,9 +265,9 @@ def test_a_diverged_run_is_reported_and_can_be_rewound_while_the_other_continues
     assert np.isfinite(frame["losses"]).all()
     last = rewound["step"] + 30
     page.send("step", steps=30)
-    page.wait("traces", where=lambda m: steps_of(m, "A") == last)  # which may come before the answer
+    page.wait("traces", where=lambda m: last_step(m, "A") == last)  # which may come before the answer
     assert page.ask("pause")["steps"]["A"] == last
-    assert python_of(page, "A").step == last
+    assert run_of_copied_python(page, "A").step == last
 
 
 def test_joined_traces_are_logarithmically_dense_and_never_too_long(page):
@@ -316,7 +316,7 @@ def test_a_word_is_checked_and_not_applied(page):
     refused = page.ask("change", run="A", parts={"output": {"word": "XYZ"}})
     assert (refused["type"], refused["field"]) == ("error", "parts.output.word")
     page.steps(5)
-    assert python_of(page, "A").partition.methods["output"].word == "BAOAB"
+    assert run_of_copied_python(page, "A").partition.methods["output"].word == "BAOAB"
 
 
 def test_lines_join_the_start_and_the_ends(page):
@@ -324,7 +324,7 @@ def test_lines_join_the_start_and_the_ends(page):
     page.steps(100)
     lines = page.ask("line")["lines"]
     assert set(lines) == {"start-A", "start-B", "A-B"}
-    runs = {name: python_of(page, name) for name in "AB"}
+    runs = {name: run_of_copied_python(page, name) for name in "AB"}
     for name, key in (("A", "start-A"), ("B", "start-B")):
         at = {a: loss for a, loss in zip(lines[key]["at"], lines[key]["train"], strict=True)}
         assert at[1.0] == pytest.approx(runs[name].loss("train")[0, -1].item(), rel=1e-4)
@@ -358,18 +358,18 @@ def test_two_pages_are_independent(served):
         assert two.ask("pause")["steps"] == {"A": 10, "B": 10}
 
 
-def test_a_page_that_returns_in_time_gets_its_runs_and_no_other_page_does(lasting):
-    with Page(lasting) as page:
+def test_a_page_that_returns_in_time_gets_its_runs_and_no_other_page_does(patient_server):
+    with Page(patient_server) as page:
         page.setup()
         page.steps(20)
         entry = page.ask("change", run="A", h=0.07)["entry"]
         page.steps(5)
         key = page.hello["session"]
-        with Page(lasting, session=key) as other:  # a copy of the window, while the first is there
+        with Page(patient_server, session=key) as other:  # a copy of the window, while the first is there
             assert other.hello["session"] != key
         session = session_of(page)
     assert wait_until(lambda: not session.attached)
-    with Page(lasting, session=key) as page:
+    with Page(patient_server, session=key) as page:
         assert page.hello["session"] == key
         settings = page.wait("ready")["settings"]
         assert settings["runs"]["A"]["history"] == [entry]
@@ -382,7 +382,7 @@ def test_a_page_that_returns_in_time_gets_its_runs_and_no_other_page_does(lastin
 
 
 def session_of(page):
-    """The server's end of a page."""
+    """Return the server's end of a page."""
     (session,) = [one for one in sessions() if type(one) is Session and one.key == page.hello["session"]]
     return session
 
@@ -413,15 +413,15 @@ def test_fifty_pages_opened_and_closed_leave_no_thread_and_no_memory_behind(serv
     assert len(gc.get_objects()) - objects < 20 * 40  # a session alone has hundreds
 
 
-def test_the_run_of_a_page_that_was_just_closed_can_still_be_downloaded(lasting, tmp_path):
-    with Page(lasting) as page:
+def test_the_run_of_a_page_that_was_just_closed_can_still_be_downloaded(patient_server, tmp_path):
+    with Page(patient_server) as page:
         page.setup()
         page.steps(5)
-    assert download(lasting, page, "A", tmp_path).step == 5
+    assert download(patient_server, page, "A", tmp_path).step == 5
 
 
-def test_a_closed_page_ends_its_work_at_once(lasting):
-    with Page(lasting) as page:
+def test_a_closed_page_ends_its_work_at_once(patient_server):
+    with Page(patient_server) as page:
         page.setup()
         page.ask("play")
         page.wait("traces")
@@ -516,7 +516,7 @@ def test_large_networks_have_coarser_maps_and_the_same_runs(page):
     page.steps(20)
     assert page.frame()["size"] < (100, 100)
     assert len(page.ask("code", run="A", **{"as": "python"})["text"]) < 1000
-    assert np.isfinite(python_of(page, "A").theta).all()
+    assert np.isfinite(run_of_copied_python(page, "A").theta).all()
 
 
 def test_changes_are_limited_and_heat_can_always_be_ended(page, monkeypatch):
@@ -537,7 +537,7 @@ def test_many_simultaneous_changes_are_all_answered(page):
     answered = [page.wait("changed")["id"] for _ in numbers]
     assert answered == numbers
     page.ask("pause")
-    run = python_of(page, "A")
+    run = run_of_copied_python(page, "A")
     assert run.partition.h.values[-1] == 0.139
 
 

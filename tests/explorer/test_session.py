@@ -29,7 +29,7 @@ def explorer(monkeypatch):
 
 
 class Wire:
-    """A websocket of the server's, of which the test is the other end."""
+    """A websocket of the server's; the test is the other end."""
 
     def __init__(self, explorer, session=""):
         self.sent, self.inbox = [], asyncio.Queue()
@@ -57,7 +57,7 @@ class Wire:
         return [json.loads(message["text"]) for message in self.sent if "text" in message]
 
     async def until(self, kind, **fields):
-        """The first message of a kind, and with these fields, as soon as it is there."""
+        """Wait for the first message of a kind with the given fields, and return it."""
         while True:
             for message in self.texts():
                 if message["type"] == kind and fields.items() <= message.items():
@@ -128,7 +128,7 @@ def test_a_page_that_returns_before_it_was_removed_has_its_runs(explorer):
 
 
 def test_replaced_runs_send_nothing_and_their_questions_are_answered(explorer, monkeypatch):
-    """Both are replaced while a worker is in the midst of run A, for which a command and a download wait."""
+    """Both runs are replaced while a worker computes run A, and a command and a download wait for it."""
     began, on = threading.Event(), threading.Event()
     stand = RunStream._update_step
 
@@ -383,7 +383,7 @@ def test_a_returning_page_gets_each_run_from_the_worker_that_holds_it(explorer, 
 
 
 def test_compilation_delays_neither_a_reset_nor_another_page(explorer, monkeypatch):
-    """More of them than there are workers; and their own page is told as soon as they are ready."""
+    """More runs are compiled than there are workers; their own page is told as soon as they are ready."""
     prepare, on = RunStream.prepare, threading.Event()
 
     def compile_first(stream):

@@ -111,8 +111,8 @@ def test_scenes_have_a_title_and_two_sentences():
         assert scene["text"].endswith(".")
 
 
-def played(name, steps, change=None):
-    """Both runs of a scene after some steps, as looks at the map; `change` is made to A half way."""
+def run_scene(name, steps, change=None):
+    """Return both runs of a scene after some steps; `change` is made to run A half way."""
     given = settings.read_settings(next(scene for scene in SCENES if scene["name"] == name)["settings"])
     streams = make_streams(given, lambda *message: None)
     looks = []
@@ -130,21 +130,21 @@ def played(name, steps, change=None):
 @pytest.mark.slow
 def test_scenes_show_what_their_texts_claim():
     # some 100,000 steps are made in the twenty seconds that one plays a scene
-    (a0, a1, b0, b1) = played("temperature", 40_000)
+    (a0, a1, b0, b1) = run_scene("temperature", 40_000)
     assert np.abs(a1.outputs - a0.outputs).mean() < 0.05 < np.abs(b1.outputs - b0.outputs).mean()
     assert min(a1.accuracy[:, 1].mean(), b1.accuracy[:, 1].mean()) > 0.95
-    (_, a1, _, b1) = played("tuned", 60_000)
+    (_, a1, _, b1) = run_scene("tuned", 60_000)
     assert a1.accuracy[:, 1].mean() > 0.94 > 0.9 > b1.accuracy[:, 1].mean()
-    (a0, a1, _, b1) = played("band", 60_000, {"parts": {"hidden": {"tau": 3e-4}}})
+    (a0, a1, _, b1) = run_scene("band", 60_000, {"parts": {"hidden": {"tau": 3e-4}}})
     assert a0.accuracy[:, 1].mean() < 0.65 < 0.9 < a1.accuracy[:, 1].mean()
     assert b1.accuracy[:, 1].mean() < 0.92
-    (_, a1, _, b1) = played("noise", 60_000)
+    (_, a1, _, b1) = run_scene("noise", 60_000)
     assert a1.accuracy[:, 1].mean() < 0.55 < 0.85 < b1.accuracy[:, 1].mean()
     assert a1.xi["hidden"].max() < 0.2 < 1 < b1.xi["hidden"].min()
-    (a0, a1, b0, b1) = played("overfitting", 40_000)
+    (a0, a1, b0, b1) = run_scene("overfitting", 40_000)
     assert b1.loss[:, 1].mean() > 1.2 * b0.loss[:, 1].mean() > 1.5 * a1.loss[:, 1].mean()
     assert b1.accuracy[:, 0].mean() > 0.999
-    (_, a1, _, b1) = played("uncertainty", 20_000)
+    (_, a1, _, b1) = run_scene("uncertainty", 20_000)
     assert a1.outputs.std(axis=0).mean() > 2 * b1.outputs.std(axis=0).mean()
 
 
@@ -199,8 +199,8 @@ def test_rewinding_twice_to_one_state_sends_the_same_settings():
 # Starting
 
 
-def answers(url):
-    """Whether somebody does, with a page or without."""
+def is_served(url):
+    """Return True if a server answers at this address, even with an error page."""
     try:
         with urllib.request.urlopen(url, timeout=PATIENCE):
             return True
@@ -214,7 +214,7 @@ def test_the_command_starts_a_server_and_ctrl_c_ends_it():
         line = process.stdout.readline()
         url = line.split()[1]
         try:
-            assert answers(url)
+            assert is_served(url)
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=PATIENCE)
         finally:
@@ -229,7 +229,7 @@ def test_a_notebook_shows_the_page_in_a_frame_once_the_server_has_started(monkey
     display.IFrame = lambda address, width, height: address
 
     def show(address):
-        shown.append((address, answers(address)))  # it must by now
+        shown.append((address, is_served(address)))  # it must by now
 
     display.display = show
     ipython = types.ModuleType("IPython")

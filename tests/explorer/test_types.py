@@ -15,8 +15,8 @@ VERSION = "5.9.3"
 STRICT = "--allowJs --checkJs --strict --noUnusedLocals --noEmit --target es2022 --module es2022"
 
 
-def tsc(*arguments):
-    """The compiler that is installed, or one that npx has or gets; skipped where there is neither."""
+def find_tsc(*arguments):
+    """Return the command of an installed TypeScript compiler, or of one that npx gets; skip if neither."""
     if own := shutil.which("tsc"):
         command = [own]
     elif npx := shutil.which("npx"):
@@ -38,7 +38,7 @@ def test_the_modules_of_the_page_pass_the_type_checker(tmp_path):
     wrong.write_text("/** @param {number} x */\nexport const f = (x) => x.length;\n")
     modules = sorted(map(str, PAGE.glob("*.js")))
     assert len(modules) > 10
-    done = tsc(*STRICT.split(), "--lib", "es2022,dom,dom.iterable", *modules, str(wrong))
+    done = find_tsc(*STRICT.split(), "--lib", "es2022,dom,dom.iterable", *modules, str(wrong))
     found = re.findall(r"^(\S+)\(\d+,\d+\): (error .*)$", done.stdout, flags=re.MULTILINE)
     assert [Path(file).name for file, _ in found] == ["wrong.js"], done.stdout  # which it must find
 

@@ -27,8 +27,10 @@ LAYERS = {"first": (4, 2), "last": (2, 1)}
 
 
 def example(kind: type[Method], **chosen: object) -> Method:
-    """A method of this kind, its coefficients in the middle of what is accepted, and a prior; what takes the
-    place of others is left out."""
+    """Return a method of this kind, with a prior and coefficients in the middle of what is accepted.
+
+    Coefficients that take the place of others are left out.
+    """
     given = {}
     for f in fields(kind):
         accepted = f.metadata.get("accepted")
@@ -38,7 +40,7 @@ def example(kind: type[Method], **chosen: object) -> Method:
 
 
 def variants(method: Method) -> list[Method]:
-    """The method, and with every other choice that it has, and what takes the place of coefficients."""
+    """Return the method, and copies of it with every other choice or coefficient that it has."""
     found = [method]
     if instead := method.idle & set(coefficients(type(method))):
         found.append(replace(method, **dict.fromkeys(instead, 0.5)))
@@ -62,7 +64,8 @@ def train(method, steps=40, h=0.05, **options):
     return hb.train(problem(), NETWORK, partition, steps, 10, 2, **options)
 
 
-def same(one: hb.Run, two: hb.Run) -> None:
+def check_same_runs(one: hb.Run, two: hb.Run) -> None:
+    """Check that two runs have the same steps and data."""
     assert one.step == two.step
     assert one.data.identical(two.data)
 
@@ -204,12 +207,12 @@ def is_saved_loaded_resumed_and_replayed(method, tmp_path):
     part = train(method, 25, record=[10, 25])
     part.save(tmp_path / "run.nc")
     loaded = hb.load(tmp_path / "run.nc")
-    same(loaded, part)
+    check_same_runs(loaded, part)
     assert loaded.partition == part.partition
     resumed = loaded.resume(15)
     for name in ("theta", "p"):
         np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name))
-    same(resumed.replay(), resumed)
+    check_same_runs(resumed.replay(), resumed)
 
 
 def is_resumed_with_other_coefficients_and_replayed(method, tmp_path):
@@ -217,7 +220,7 @@ def is_resumed_with_other_coefficients_and_replayed(method, tmp_path):
     changed = replace(method, **{n: 0.9 * getattr(method, n) for n in names})
     run = train(method, 20).resume(20, hb.Partition(changed, 0.04))
     run.save(tmp_path / "run.nc")
-    same(hb.load(tmp_path / "run.nc").replay(), run)
+    check_same_runs(hb.load(tmp_path / "run.nc").replay(), run)
     if method.moves:
         assert np.any(run.theta != train(method, 20).resume(20).theta)
 

@@ -18,10 +18,10 @@ Z = 4.5
 LAYERS = {"first": (3, 2), "last": (2, 1)}
 
 
-def run(
+def time_averages(
     method, h, k=1.0, s=0.0, chains=300, N=6, steps=4000, burn_in=1500, seed=0, partition=None, layers=None
 ):
-    """Means over time for each chain: k θ², p²/N and ξ and ξ² at E, with gradient noise s."""
+    """Return each chain's means of k θ² and p²/N, and of ξ and ξ² at E, with gradient noise s."""
     rng = np.random.default_rng(seed)
     hessian = np.asarray(k, dtype=float)
 
@@ -106,7 +106,7 @@ def test_the_mean_of_p_squared_at_e_is_exact(word, kinetic):
 
 
 def test_the_sum_of_p_squared_of_adlalas_adaptive_part_is_exact():
-    """Whatever the Langevin part beside it does."""
+    """The sum doesn't depend on the Langevin part beside it."""
     partition = hb.AdLaLa(h=0.2, tau=0.3, sigma=0.5, epsilon=0.4, gamma=1.0, tau_output=0.02)
     coupled = np.eye(8) + 0.3 * np.eye(8, k=3) + 0.3 * np.eye(8, k=-3)
     chains = hb.Reference(lambda theta, batch: theta @ coupled, np.ones((3, 8)), partition, LAYERS, seed=2)
@@ -264,7 +264,7 @@ def test_frequency_and_damping_are_shown_in_place_of_what_they_set_and_stay_at_a
 
 
 def p_squared_at_e(xi, h, k, sigma, s, tau=0.0):
-    """E[p²] where E reads it, at fixed ξ: the law between rotated steps, carried on to E by the letters."""
+    """Return E[p²] where E reads it, at fixed ξ: the law between rotated steps, carried on to E."""
     method = hb.AdaptiveLangevin(tau, sigma, 0.0, xi=xi)
     V = covariance(hb.Partition(method, h), k, gradient_noise=s)
     until_e = Linear(np.array([[k]]))
@@ -276,7 +276,7 @@ def p_squared_at_e(xi, h, k, sigma, s, tau=0.0):
 
 
 def critical_friction(h, k, sigma, s, tau):
-    """ξ* at which E[p² at E] = τ, by bisection: more friction is always colder."""
+    """Return the ξ* at which E[p² at E] = τ, by bisection: more friction is always colder."""
     low, high = 1e-3, 100.0
     for _ in range(200):
         middle = math.sqrt(low * high)
@@ -290,13 +290,13 @@ SIGMA, TAU, EPSILON = 0.3, 0.2, 0.02
 
 @pytest.mark.parametrize("h", [0.15, 0.4])
 def test_adaptive_langevin_returns_tau_where_langevin_does_not(h):
-    """Mean friction and mean θ² against ξ* and its law. (ε is small: fluctuations of ξ add O(h²ετ).)"""
+    """Mean friction and mean θ² agree with ξ* and its law; ε is small, since ξ's fluctuations add O(h²ετ)."""
     xi = critical_friction(h, sigma=SIGMA, tau=TAU, **NOISY)
     limit = (h * NOISY["s"] ** 2 + SIGMA**2) / (2 * TAU)
     second_order = 0.2 * h * h * NOISY["k"]
     assert xi == pytest.approx(limit, rel=second_order)
 
-    means = run(hb.AdaptiveLangevin(TAU, SIGMA, EPSILON, xi=xi), h, **NOISY, seed=1)
+    means = time_averages(hb.AdaptiveLangevin(TAU, SIGMA, EPSILON, xi=xi), h, **NOISY, seed=1)
     assert np.mean(means["p"]) == pytest.approx(TAU, rel=2e-3)
     assert abs(z_score(means["xi"], xi)) < Z
     if h == 0.4:
@@ -316,7 +316,7 @@ def test_with_epsilon_zero_at_another_friction_the_temperature_is_wrong():
     """The control of the test above: the thermostat does the work."""
     h = 0.15
     xi = critical_friction(h, sigma=SIGMA, tau=TAU, **NOISY)
-    means = run(hb.AdaptiveLangevin(TAU, SIGMA, 0.0, xi=2 * xi), h, **NOISY, steps=1000, seed=1)
+    means = time_averages(hb.AdaptiveLangevin(TAU, SIGMA, 0.0, xi=2 * xi), h, **NOISY, steps=1000, seed=1)
     assert abs(z_score(means["p"], TAU)) > 20
     assert np.mean(means["p"]) == pytest.approx(
         p_squared_at_e(2 * xi, h, NOISY["k"], SIGMA, NOISY["s"]), rel=0.02
@@ -343,7 +343,7 @@ def test_the_law_of_xi(options, mean, variance, tau):
     gamma = (h * s * s + sigma * sigma) / (2 * tau)
     start = mean(gamma, epsilon)
     method = hb.AdaptiveLangevin(tau, sigma, epsilon, xi=start, **options)
-    means = run(method, h, k=1.0, s=s, N=N, chains=600, seed=3)
+    means = time_averages(method, h, k=1.0, s=s, N=N, chains=600, seed=3)
     second = means["xi2"] - 2 * start * means["xi"] + start**2  # about the predicted mean
     for values, expected in ((means["xi"], start), (second, variance(tau, epsilon, N))):
         tolerance = Z * np.std(values) / math.sqrt(len(values)) + 0.015 * abs(expected)
@@ -355,7 +355,7 @@ def test_the_law_of_xi(options, mean, variance, tau):
 
 
 def test_the_adaptive_part_of_adlala_is_at_its_temperature_and_its_friction_carries_the_heat():
-    """Beside a colder Langevin part: its mean p² at E is τ, and its ξ is below what σ alone would ask for."""
+    """The Langevin part is colder. The mean p² at E is τ, and ξ is below what σ alone would ask for."""
     hessian = np.array(
         [[1.5, 0.2, 0.5, 0.0], [0.2, 1.0, 0.0, 0.6], [0.5, 0.0, 2.0, 0.1], [0.0, 0.6, 0.1, 1.2]]
     )
@@ -365,7 +365,7 @@ def test_the_adaptive_part_of_adlala_is_at_its_temperature_and_its_friction_carr
     def mean_friction(tau_output):
         partition = hb.AdLaLa(h=h, tau=TAU, sigma=sigma, epsilon=0.05, gamma=1.0, tau_output=tau_output)
         layers = {"first": (2,), "last": (2,)}
-        means = run(None, h, k=hessian, N=4, seed=2, partition=partition, layers=layers)
+        means = time_averages(None, h, k=hessian, N=4, seed=2, partition=partition, layers=layers)
         assert np.mean(means["p"]) == pytest.approx(TAU, rel=5e-3)
         return np.mean(means["xi"]), np.std(means["xi"]) / math.sqrt(300)
 

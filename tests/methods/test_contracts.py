@@ -13,7 +13,7 @@ from heatbath.methods import known_methods
 from heatbath.methods.presets import PRESETS
 from tests.methods.contracts import CONTRACTS, example
 from tests.optional import optional
-from tests.stubs import PLACE, stubs
+from tests.stubs import PLACE, stub_text
 
 ht = optional("heatbath.torch")
 classes = optional("heatbath.torch.optim.classes")
@@ -70,8 +70,8 @@ CHOOSING = {
 CHOOSING_PACKAGES = ("methods", "paper", "estimators")
 
 
-def asks(tree: ast.AST) -> list[str]:
-    """The methods that code names, and the questions in which it does."""
+def method_questions(tree: ast.AST) -> list[str]:
+    """Return the names of the methods that code asks about, by type or by name."""
     known = {*known_methods(), "Method"}
     questions = []
     for node in ast.walk(tree):
@@ -92,7 +92,8 @@ def asks(tree: ast.AST) -> list[str]:
     return questions
 
 
-def named(tree: ast.AST) -> set[str]:
+def named_methods(tree: ast.AST) -> set[str]:
+    """Return the names of all methods that occur in code."""
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names |= {
         alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
@@ -109,19 +110,19 @@ def test_nobody_outside_methods_asks_which_method_it_has(path):
     tree = ast.parse(path.read_text())
     chooses = str(place) in CHOOSING or place.parts[0] in CHOOSING_PACKAGES
     if not chooses:
-        assert not named(tree)
+        assert not named_methods(tree)
     if place.parts[0] != "paper" and str(place) not in CHOOSING:
-        assert not asks(tree)
+        assert not method_questions(tree)
 
 
 def test_a_question_would_be_found():
-    """The control."""
-    assert asks(ast.parse("isinstance(m, (Langevin, heatbath.Adam))")) == ["Adam", "Langevin"]
-    assert asks(ast.parse("match m:\n case Adam(): pass")) == ["Adam"]
-    assert asks(ast.parse("group['method'] == Adam.__name__")) == ["Adam"]
-    assert asks(ast.parse("group['method'] == 'Adam'")) == ["Adam"]
-    assert named(ast.parse("from heatbath.methods import Adam")) == {"Adam"}
+    """The control: the search finds a question that is there."""
+    assert method_questions(ast.parse("isinstance(m, (Langevin, heatbath.Adam))")) == ["Adam", "Langevin"]
+    assert method_questions(ast.parse("match m:\n case Adam(): pass")) == ["Adam"]
+    assert method_questions(ast.parse("group['method'] == Adam.__name__")) == ["Adam"]
+    assert method_questions(ast.parse("group['method'] == 'Adam'")) == ["Adam"]
+    assert named_methods(ast.parse("from heatbath.methods import Adam")) == {"Adam"}
 
 
 def test_the_stubs_say_what_the_classes_are():
-    assert PLACE.read_text(encoding="utf-8") == stubs(), "run python -m tests.stubs"
+    assert PLACE.read_text(encoding="utf-8") == stub_text(), "run python -m tests.stubs"

@@ -83,7 +83,7 @@ def test_sgd_is_sgld_without_noise():
 
 @pytest.mark.parametrize("k", [0.5, 4.0])
 def test_sgld_samples_half_sigma_squared_up_to_its_stepsize(k):
-    """From the real step: θ → f θ + g R, whose stationary variance is g²/(1 - f²)."""
+    """The real step gives θ → f θ + g R, whose stationary variance is g²/(1 - f²)."""
     h, sigma = 0.1, 0.3
     chains = hb.Reference(
         lambda theta, batch: k * theta,

@@ -11,7 +11,7 @@ XIS = [0.0, 1e-12, -1e-12, 1e-300, -0.5, 3.0, 1e-5, -1e-5, 40.0]
 
 
 def exact_f(t, xi, sigma):
-    """The mean factor and the standard deviation of F, to 50 digits."""
+    """Return the mean factor and the standard deviation of F, to 50 digits."""
     with mpmath.workdps(50):
         t, xi, sigma = mpmath.mpf(t), mpmath.mpf(xi), mpmath.mpf(sigma)
         x = 2 * t * xi
@@ -20,7 +20,7 @@ def exact_f(t, xi, sigma):
 
 
 def f_coefficients(t, xi, sigma):
-    """Feed p = 1 and R = 1 through the real letter."""
+    """Return the coefficients that the real letter F gives p = 1 and R = 1."""
     p, R = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])
     factor, deviation = F(p, R, t, np.full((1, 1), xi), sigma)[0]
     return factor, deviation

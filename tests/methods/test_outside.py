@@ -29,7 +29,7 @@ from tests.methods.contracts import (
     is_known_to_the_command_line,
 )
 from tests.optional import optional
-from tests.processes import done_apart
+from tests.processes import run_in_copy
 
 torch = optional("torch")
 
@@ -57,7 +57,10 @@ def columns_o(values):
 
 @dataclass(frozen=True, repr=False)
 class NoseHooverLangevin(Method):
-    """dp = G dt - ξ p dt, dξ = ε (p·p - Nτ) dt - γ ξ dt + sqrt(2γετ) dW: samples exp(-H/τ), ξ ~ N(0, ετ)."""
+    """The dynamics dp = G dt - ξ p dt, dξ = ε (p·p - Nτ) dt - γ ξ dt + sqrt(2γετ) dW.
+
+    It samples exp(-H/τ), and ξ ~ N(0, ετ).
+    """
 
     gamma: Coefficient = varying(FRICTION, "Friction on ξ.")
     tau: Coefficient = varying(NON_NEGATIVE, "Temperature.", tempered=True)
@@ -170,8 +173,8 @@ def test_a_file_says_which_module_to_import(registered, tmp_path):
 MARK = varying(NON_NEGATIVE, "A coefficient.", 0.1)
 
 
-def made(name, letters=None, **attributes):
-    """A method class that was put together wrongly, or not."""
+def make_class(name, letters=None, **attributes):
+    """Return a new method class, which may be put together wrongly."""
     fields = [key for key, value in attributes.items() if hasattr(value, "metadata")]
     body = {**attributes, "__annotations__": dict.fromkeys(fields, "Coefficient")}
     if letters is not None:
@@ -193,37 +196,61 @@ DESCENT = {"G": letter(operations.DESCEND, moves=True, kicks=True)}
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (lambda: made("LOL", DESCENT, word="G"), "its name is taken; so are AdLaLa, LOL"),
-        (lambda: made("SGD", DESCENT, word="G"), r"of this name already, heatbath\.methods\.sgd\.SGD"),
+        (lambda: make_class("LOL", DESCENT, word="G"), "its name is taken; so are AdLaLa, LOL"),
         (
-            lambda: made("X", DESCENT, word="G", title="adl"),
+            lambda: make_class("SGD", DESCENT, word="G"),
+            r"of this name already, heatbath\.methods\.sgd\.SGD",
+        ),
+        (
+            lambda: make_class("X", DESCENT, word="G", title="adl"),
             r"already, .*\.AdaptiveLangevin",
         ),
-        (lambda: made("X", DESCENT, word="G", step=MARK), "the fields step have names with another meaning"),
-        (lambda: made("X", DESCENT, word="G", loss=MARK), "the fields loss have names with another meaning"),
-        (lambda: made("X", {"C": letter(operations.C)}, word="C"), "'C' needs a ξ"),
-        (lambda: made("X", {"GG": DESCENT["G"]}, word="G"), "a letter is one character, got 'GG'"),
-        (lambda: made("X", {"G": letter(99)}, word="G"), r"lowers to \[99\], accepted are"),
-        (lambda: made("X", {"G": Letter(act_c, (), moves=True)}, word="G"), "lowers to nothing"),
-        (lambda: made("X", {"G": letter(operations.DESCEND, kicks=True)}, word="G"), "moves is not what its"),
-        (lambda: made("X", {"G": letter(operations.DESCEND, moves=True)}, word="G"), "kicks is not what its"),
         (
-            lambda: made("X", {"M": letter(operations.ADAM, moves=True, kicks=True)}, word="M"),
+            lambda: make_class("X", DESCENT, word="G", step=MARK),
+            "the fields step have names with another meaning",
+        ),
+        (
+            lambda: make_class("X", DESCENT, word="G", loss=MARK),
+            "the fields loss have names with another meaning",
+        ),
+        (lambda: make_class("X", {"C": letter(operations.C)}, word="C"), "'C' needs a ξ"),
+        (
+            lambda: make_class("X", {"GG": DESCENT["G"]}, word="G"),
+            "a letter is one character, got 'GG'",
+        ),
+        (lambda: make_class("X", {"G": letter(99)}, word="G"), r"lowers to \[99\], accepted are"),
+        (lambda: make_class("X", {"G": Letter(act_c, (), moves=True)}, word="G"), "lowers to nothing"),
+        (
+            lambda: make_class("X", {"G": letter(operations.DESCEND, kicks=True)}, word="G"),
+            "moves is not what its",
+        ),
+        (
+            lambda: make_class("X", {"G": letter(operations.DESCEND, moves=True)}, word="G"),
+            "kicks is not what its",
+        ),
+        (
+            lambda: make_class("X", {"M": letter(operations.ADAM, moves=True, kicks=True)}, word="M"),
             "needs a second moment: keeps_second = True",
         ),
-        (lambda: made("X", DESCENT, word="G", thermostat="part"), "a field xi made by starting is needed"),
-        (lambda: made("X", DESCENT, word="G", zeta=starting("ξ", 0.7)), "a field xi made by starting"),
         (
-            lambda: made("X", DESCENT, word="G", heat=varying(NON_NEGATIVE, "", 0.1, tempered=True)),
+            lambda: make_class("X", DESCENT, word="G", thermostat="part"),
+            "a field xi made by starting is needed",
+        ),
+        (
+            lambda: make_class("X", DESCENT, word="G", zeta=starting("ξ", 0.7)),
+            "a field xi made by starting",
+        ),
+        (
+            lambda: make_class("X", DESCENT, word="G", heat=varying(NON_NEGATIVE, "", 0.1, tempered=True)),
             "only tau can be tempered, not heat",
         ),
         (
-            lambda: made(
+            lambda: make_class(
                 "X", {"F": letter(operations.F)}, word="F", thermostat="part", xi=starting("ξ", 0.0)
             ),
             "needs noise: draws=True",
         ),
-        (lambda: made("X", {"B": KICK}, word="B"), "no letter of 'B' moves θ"),
+        (lambda: make_class("X", {"B": KICK}, word="B"), "no letter of 'B' moves θ"),
     ],
 )
 def test_a_method_whose_parts_do_not_fit_together_is_refused(kind, message):
@@ -234,7 +261,7 @@ def test_a_method_whose_parts_do_not_fit_together_is_refused(kind, message):
 
 def test_all_that_is_wrong_is_said_at_once():
     with pytest.raises(ValueError, match="its name is taken") as error:
-        hb.register(made("LOL", {"G": Letter(act_c, (), moves=True)}, word="G", step=MARK))
+        hb.register(make_class("LOL", {"G": Letter(act_c, (), moves=True)}, word="G", step=MARK))
     assert str(error.value).count(";") >= 3
 
 
@@ -261,7 +288,7 @@ def test_noise_or_columns_that_a_lowering_cannot_mean_are_refused():
         (noisy, "must say draws=True"),
     ):
         descent = Letter(act_c, ((operations.DESCEND, columns),), moves=True, kicks=True)
-        kind = hb.register(made("Odd", {"G": descent}, word="G"))
+        kind = hb.register(make_class("Odd", {"G": descent}, word="G"))
         try:
             with pytest.raises(ValueError, match=message):
                 hb.train(PROBLEM, hb.MLP((4,)), hb.Partition(kind(), 0.1), 5, 5)
@@ -313,10 +340,10 @@ def act_refresh(now):
 
 
 def test_a_temperature_that_no_letter_reads_is_not_shown(tmp_path, monkeypatch, capsys):
-    """Nor does it stop the summary of the command line."""
+    """The summary of the command line works without it."""
     refresh = Letter(act_refresh, ((operations.S, lambda values: [0.0, 1.0, values.root_tau]),), draws=True)
     tau = varying(NON_NEGATIVE, "Temperature.", 1e-4, tempered=True)
-    kind = hb.register(made("Refreshed", {"A": DRIFT, "B": KICK, "R": refresh}, tau=tau, word="RBAB"))
+    kind = hb.register(make_class("Refreshed", {"A": DRIFT, "B": KICK, "R": refresh}, tau=tau, word="RBAB"))
     try:
         is_known_to_the_command_line(kind(tau=2e-4), tmp_path, capsys, monkeypatch)
         with pytest.raises(ValueError, match="no part of this run has a temperature"):
@@ -343,13 +370,13 @@ class Mine(hb.SGD):
 
 @pytest.mark.slow
 def test_a_module_of_one_s_own_on_the_command_line(tmp_path, monkeypatch):
-    """Its settings say what to import, a broken one is a line, several values stand in brackets."""
+    """Settings name the module to import; a broken one gives one line; several values are in brackets."""
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "broken.py").write_text("nonsense(")
     monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
 
     def call(*arguments):
-        return done_apart(partial(main, list(arguments)), tmp_path)
+        return run_in_copy(partial(main, list(arguments)), tmp_path)
 
     small = ["--problem", "spirals", "--n-train", "20", "--n-test", "10", "--hidden", "4"]
     small += ["--steps", "20", "--chains", "1"]

@@ -24,8 +24,8 @@ LANGEVIN = hb.Langevin(gamma=1.0)
 POSTERIOR = hb.Posterior()
 
 
-def problem(n, targets=1, noise=(0.5, 0.2), features=3, seed=0):
-    """A linear model with noise, targets and inputs unscaled."""
+def linear_problem(n, targets=1, noise=(0.5, 0.2), features=3, seed=0):
+    """Return a problem for a linear model with noise, with targets and inputs unscaled."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, features))
     W = rng.standard_normal((features, targets))
@@ -36,8 +36,8 @@ def problem(n, targets=1, noise=(0.5, 0.2), features=3, seed=0):
     return hb.datasets.Problem("linear", "regression", X[None], Y[None], *empty, features, tuple(names))
 
 
-def weighted(given):
-    """The same with weights, whose sum is not the number of examples."""
+def with_weights(given):
+    """Return the problem with weights, whose sum is not the number of examples."""
     weights = np.random.default_rng(3).uniform(0.2, 3.0, given.X_train.shape[:2])
     return replace(given, weights_train=weights)
 
@@ -47,16 +47,16 @@ def weights_of(given):
 
 
 @pytest.fixture
-def often(monkeypatch):
-    """Have variances drawn every ten steps: more of them in a short run."""
+def frequent_draws(monkeypatch):
+    """Draw variances every ten steps, so that a short run has more of them."""
     monkeypatch.setattr("heatbath.models.likelihood.FEWEST_STEPS_BETWEEN_DRAWS", 10)
 
 
 # The law of θ and the variance, of a linear model
 
 
-def exact(given, k, posterior, deviations):
-    """Means and variances of θ of target k, and the mean and variance of log s², by quadrature."""
+def exact_law(given, k, posterior, deviations):
+    """Return means and variances of θ of target k, and of log s², by quadrature."""
     X, y = given.X_train[0], given.Y_train[0, :, k]
     design, w = np.column_stack([X, np.ones(len(X))]), weights_of(given)
     n, counted = w.sum(), design.T * w
@@ -84,8 +84,8 @@ def exact(given, k, posterior, deviations):
     return mean, variance, log, weights @ (logs - log) ** 2
 
 
-def sampled(given, posterior, method=LANGEVIN, h=0.5, chains=64, steps=6000, seed=1):
-    """Samples of θ (chain, sample, target, weights and bias) and of log s² (chain, sample, target)."""
+def sample(given, posterior, method=LANGEVIN, h=0.5, chains=64, steps=6000, seed=1):
+    """Return samples of θ (chain, sample, target, weights and bias) and log s² (chain, sample, target)."""
     n, outputs, inputs = given.X_train.shape[1], given.outputs, given.inputs
     run = hb.train(
         given, hb.MLP(()), hb.Partition(method, h, posterior), steps, n, chains, seed=seed, record=1,
@@ -96,8 +96,11 @@ def sampled(given, posterior, method=LANGEVIN, h=0.5, chains=64, steps=6000, see
     return np.concatenate([W, theta[..., outputs * inputs :, None]], axis=-1), np.log(noise)
 
 
-def off(values, expected, scale=None):
-    """How many standard errors the mean over chains is off, where these are below 2 % of the scale."""
+def standard_errors_off(values, expected, scale=None):
+    """Return by how many standard errors the mean over chains is off.
+
+    Check that these are below 2 % of the scale.
+    """
     per_chain = values.mean(axis=1)
     error = per_chain.std(axis=0, ddof=1) / np.sqrt(len(per_chain))
     assert (error < 0.02 * np.abs(expected if scale is None else scale)).all()
@@ -105,16 +108,16 @@ def off(values, expected, scale=None):
 
 
 def deviations_from_the_law(given, posterior, **options):
-    """Standard errors by which means and variances of θ and log s² are off, over all targets."""
-    theta, logs = sampled(given, posterior, **options)
+    """Return the standard errors by which means and variances of θ and log s² are off, over all targets."""
+    theta, logs = sample(given, posterior, **options)
     wrong = []
     for k in range(given.outputs):
-        mean, variance, log, of_log = exact(given, k, posterior, posterior.deviations([given.inputs]))
+        mean, variance, log, of_log = exact_law(given, k, posterior, posterior.deviations([given.inputs]))
         wrong += [
-            off(theta[:, :, k], mean, np.sqrt(variance)),
-            off((theta[:, :, k] - mean) ** 2, variance),
-            off(logs[:, :, k], log, np.sqrt(of_log)),
-            off((logs[:, :, k] - log) ** 2, of_log),
+            standard_errors_off(theta[:, :, k], mean, np.sqrt(variance)),
+            standard_errors_off((theta[:, :, k] - mean) ** 2, variance),
+            standard_errors_off(logs[:, :, k], log, np.sqrt(of_log)),
+            standard_errors_off((logs[:, :, k] - log) ** 2, of_log),
         ]
     return np.concatenate([np.ravel(values) for values in wrong])
 
@@ -122,10 +125,12 @@ def deviations_from_the_law(given, posterior, **options):
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 @pytest.mark.parametrize(
     "given",
-    [problem(30), problem(30, 2), weighted(problem(30, 2)), problem(3000)],
+    [linear_problem(30), linear_problem(30, 2), with_weights(linear_problem(30, 2)), linear_problem(3000)],
     ids=["30", "30, two targets", "30, weighted", "3000"],
 )
-def test_a_linear_model_with_unknown_noise_has_the_posterior_that_is_known(given, temperature, often):
+def test_a_linear_model_with_unknown_noise_has_the_posterior_that_is_known(
+    given, temperature, frequent_draws
+):
     posterior = hb.Posterior(prior=0.7, temperature=temperature)
     steps = 12_000 if given.X_train.shape[1] < 100 else 4000
     wrong = deviations_from_the_law(given, posterior, steps=steps)
@@ -134,19 +139,19 @@ def test_a_linear_model_with_unknown_noise_has_the_posterior_that_is_known(given
 
 
 def test_the_temperature_for_noise_of_variance_1_is_another_law():
-    given = problem(30)
+    given = linear_problem(30)
     partition = hb.Partition(LANGEVIN, 0.5, hb.Posterior(noise=1.0))
     run = hb.train(given, hb.MLP(()), partition, 12_000, 30, 64, samples=3000, dtype="float64", record=1)
-    mean, variance, *_ = exact(given, 0, POSTERIOR, (1.0,))
-    assert (off((run.data["samples"].values - mean) ** 2, variance) > 20).all()
+    mean, variance, *_ = exact_law(given, 0, POSTERIOR, (1.0,))
+    assert (standard_errors_off((run.data["samples"].values - mean) ** 2, variance) > 20).all()
 
 
 def test_momenta_that_are_not_in_units_of_the_noise_give_another_law():
     """The control: s² drawn at every step, at little friction, by two loops that differ in one line."""
-    given = problem(10)
+    given = linear_problem(10)
     X, y = np.column_stack([given.X_train[0], np.ones(10)]), given.Y_train[0, :, 0]
     h, a, scale, shape = 0.5, np.exp(-0.05 * 0.5), SCALE * spread(given)[0], SHAPE + 5
-    _, _, log, of_log = exact(given, 0, POSTERIOR, (1.0,))
+    _, _, log, of_log = exact_law(given, 0, POSTERIOR, (1.0,))
 
     def force(theta, s2):
         return ((y - theta @ X.T) @ X - s2[:, None] * theta) / 10
@@ -165,13 +170,15 @@ def test_momenta_that_are_not_in_units_of_the_noise_give_another_law():
             s2 = new
             if step > 500:
                 logs.append(np.log(s2))
-        return off((np.array(logs).T - log) ** 2, of_log)
+        return standard_errors_off((np.array(logs).T - log) ** 2, of_log)
 
     assert wrong_by(kept=False) < 4
     assert wrong_by(kept=True) > 8
 
 
-@pytest.mark.parametrize("given", [problem(30, 2), weighted(problem(30, 2))], ids=["plain", "weighted"])
+@pytest.mark.parametrize(
+    "given", [linear_problem(30, 2), with_weights(linear_problem(30, 2))], ids=["plain", "weighted"]
+)
 @pytest.mark.parametrize("noise", [0.5, (0.5, 0.1)])
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 def test_known_noise_gives_the_gaussian_that_is_known(given, noise, temperature):
@@ -190,8 +197,8 @@ def test_known_noise_gives_the_gaussian_that_is_known(given, noise, temperature)
         mean = V @ counted @ given.Y_train[0, :, k] / s**2
         own = np.concatenate([theta[..., 3 * k : 3 * k + 3], theta[..., 6 + k, None]], axis=-1)
         variance = temperature * np.diag(V)
-        assert (off(own, mean, np.sqrt(variance)) < 4).all()
-        assert (off((own - mean) ** 2, variance) < 4).all()
+        assert (standard_errors_off(own, mean, np.sqrt(variance)) < 4).all()
+        assert (standard_errors_off((own - mean) ** 2, variance) < 4).all()
 
 
 # The engine and the reference
@@ -222,10 +229,10 @@ def torch_loss(parameters, shares, x, y):
     return (shares * (y - z) ** 2 / 2).sum(1), y - z
 
 
-def both(
+def engine_and_reference(
     name, size, layout, rotated=True, temperature=1.0, prior=0.7, noise="sampled", every=5, weigh=lambda p: p
 ):
-    """The engine and the reference for one partition, on 3-4-2 with tanh and two targets."""
+    """Return the engine and the reference for a partition, on 3-4-2 with tanh and two targets."""
     rng = np.random.default_rng(5)
     X, Y = rng.standard_normal((1, 20, 3)), rng.standard_normal((1, 20, 2)) * [1.0, 3.0]
     given = hb.datasets.Problem("two", "regression", X, Y, X[:, :0], Y[:, :0], ("a", "b", "c"), ("y", "z"))
@@ -282,7 +289,9 @@ def assert_alike(engine, reference, steps=60):
 @pytest.mark.parametrize("size", [20, 6])
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_the_engine_follows_the_reference(name, size, layout):
-    engine, reference = both(name, size, layout, rotated=name != "two gradients", temperature=0.8)
+    engine, reference = engine_and_reference(
+        name, size, layout, rotated=name != "two gradients", temperature=0.8
+    )
     start = reference.state.noise.copy()
     assert_alike(engine, reference)
     assert (reference.state.noise != start).all()
@@ -292,13 +301,13 @@ def test_the_engine_follows_the_reference(name, size, layout):
 @pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("name", ["BAOAB", "OBABO"])
 def test_the_engine_follows_the_reference_where_the_word_is_run_as_it_is_written(name, every, layout):
-    assert_alike(*both(name, 6, layout, rotated=False, every=every))
+    assert_alike(*engine_and_reference(name, 6, layout, rotated=False, every=every))
 
 
 @pytest.mark.parametrize("prior", [(0.5, 2.0), "fan_in"])
 @pytest.mark.parametrize("noise", ["sampled", 0.3, (0.3, 0.8)])
 def test_the_engine_follows_the_reference_with_a_prior_for_each_layer_and_noise_that_is_known(prior, noise):
-    engine, reference = both("BAOAB", 6, Alone(), prior=prior, noise=noise)
+    engine, reference = engine_and_reference("BAOAB", 6, Alone(), prior=prior, noise=noise)
     assert_alike(engine, reference)
 
 
@@ -306,9 +315,9 @@ def test_the_engine_follows_the_reference_with_a_prior_for_each_layer_and_noise_
 @pytest.mark.parametrize("size", [20, 6])
 @pytest.mark.parametrize("name", ["BAOAB", "AdLaLa"])
 def test_the_engine_follows_the_reference_with_weights(name, size, layout):
-    engine, reference = both(name, size, layout, temperature=0.8, weigh=weighted)
+    engine, reference = engine_and_reference(name, size, layout, temperature=0.8, weigh=with_weights)
     assert_alike(engine, reference)
-    without, _ = both(name, size, layout, temperature=0.8)
+    without, _ = engine_and_reference(name, size, layout, temperature=0.8)
     without.advance(60)
     assert not np.allclose(engine.chains.theta, without.chains.theta, atol=1e-2)
 
@@ -339,7 +348,11 @@ def test_gamma_numbers_of_neighbouring_steps_slots_and_chains_are_not_correlated
 
 @pytest.mark.parametrize(
     ("given", "noise"),
-    [(problem(30, 2), "sampled"), (problem(30, 2), (0.5, 0.2)), (weighted(problem(30, 2)), "sampled")],
+    [
+        (linear_problem(30, 2), "sampled"),
+        (linear_problem(30, 2), (0.5, 0.2)),
+        (with_weights(linear_problem(30, 2)), "sampled"),
+    ],
     ids=["sampled", "known", "sampled, weighted"],
 )
 def test_the_temperatures_of_a_run_are_those_of_its_posterior(given, noise):

@@ -96,7 +96,7 @@ def test_a_word_with_two_gradients_is_not_rotated_and_the_error_says_what_to_do(
 
 
 def test_a_letter_that_kicks_and_moves_kicks_first():
-    """So AM is seen at the kick of M, after A; and MA at the word's end."""
+    """AM is seen at the kick of M, after A, and MA at the word's end."""
     both = Letter(lambda now: None, (), moves=True, kicks=True)
     known = {"A": DRIFT, "M": both}
     for word, closing, opening, seen in (("AM", "M", "A", "kick"), ("MA", "", "MA", "end")):

@@ -8,18 +8,18 @@ import heatbath as hb
 CHAINS = np.arange(400)
 
 
-def layers(network, theta, inputs, outputs):
-    """The parameters of each layer, weight and bias together, with its width."""
+def layer_parameters(network, theta, inputs, outputs):
+    """Return the parameters of each layer, weight and bias together, with its width."""
     sizes = [sum(tensors) for tensors in network.layers(inputs, outputs).values()]
     blocks = np.split(theta, np.cumsum(sizes)[:-1], axis=1)
     return zip(network.sizes(inputs, outputs)[:-1], blocks, strict=True)
 
 
 def test_by_default_weights_and_biases_start_uniformly_within_one_over_the_root_of_the_width():
-    """As torch.nn.Linear does; the standard deviation within 5 standard errors."""
+    """torch.nn.Linear starts like that, too. The standard deviation is within 5 standard errors."""
     network = hb.MLP((16, 4))
     theta = network.start(9, 2, CHAINS, seed=1)
-    for width, values in layers(network, theta, 9, 2):
+    for width, values in layer_parameters(network, theta, 9, 2):
         bound = 1 / np.sqrt(width)
         assert 0.98 * bound < np.abs(values).max() <= bound
         assert np.std(values) == pytest.approx(bound / np.sqrt(3), rel=5 * np.sqrt(0.2 / values.size))

@@ -35,14 +35,14 @@ def draw_inputs_values_and_counts():
 X, VALUES, COUNTS = draw_inputs_values_and_counts()
 
 
-def problem(task, x, y, **options):
-    """One without test examples."""
+def make_problem(task, x, y, **options):
+    """Return a problem without test examples."""
     names = [tuple(f"{letter}{i}" for i in range(a.shape[1])) for letter, a in (("x", x), ("y", y))]
     return hb.datasets.Problem("made", task, x[None], y[None], x[None, :0], y[None, :0], *names, **options)
 
 
 class Kind(NamedTuple):
-    """A likelihood: its problem, what a posterior says of the noise, and the loss of each example in torch.
+    """A likelihood: its problem, its posterior of the noise, and the loss of each example in torch.
 
     The loss is a function of outputs, targets and variances.
     """
@@ -64,12 +64,12 @@ def student_loss(z, y, variances, degrees=4.0):
 
 
 KINDS = {
-    "counts": Kind(problem("counts", X, COUNTS), {}, lambda z, y, _: (z.exp() - y * z).sum(1)),
-    "network": Kind(problem("regression", X, VALUES), {"noise": "network"}, varying_loss),
+    "counts": Kind(make_problem("counts", X, COUNTS), {}, lambda z, y, _: (z.exp() - y * z).sum(1)),
+    "network": Kind(make_problem("regression", X, VALUES), {"noise": "network"}, varying_loss),
     "Student, known": Kind(
-        problem("regression", X, VALUES), {"noise": (0.4, 1.5), "degrees": 4.0}, student_loss
+        make_problem("regression", X, VALUES), {"noise": (0.4, 1.5), "degrees": 4.0}, student_loss
     ),
-    "Student": Kind(problem("regression", X, VALUES), {"degrees": 4.0}, student_loss),
+    "Student": Kind(make_problem("regression", X, VALUES), {"degrees": 4.0}, student_loss),
 }
 KNOWN = np.array([0.4, 1.5]) ** 2
 
@@ -82,8 +82,8 @@ def module(theta, x, outputs):
     return torch.tanh(x @ W1.view(4, 3).T + b1) @ W2.view(outputs, 4).T + b2
 
 
-def both(kind, size, layout, temperature=0.8):
-    """The engine and the reference on a network of 3-4-outputs with tanh."""
+def engine_and_reference(kind, size, layout, temperature=0.8):
+    """Return the engine and the reference on a network of 3-4-outputs with tanh."""
     given, noise, loss = KINDS[kind]
     posterior = hb.Posterior(prior=(0.7, 1.5), temperature=temperature, **noise)
     likelihood, network = Likelihood(given, posterior), hb.MLP((4,), "tanh")
@@ -125,7 +125,7 @@ def both(kind, size, layout, temperature=0.8):
 @pytest.mark.parametrize("size", [20, 6])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_engine_follows_the_reference(kind, size, layout):
-    engine, reference = both(kind, size, layout)
+    engine, reference = engine_and_reference(kind, size, layout)
     assert_alike(engine, reference)
 
 
@@ -143,7 +143,7 @@ def assert_alike(engine, reference):
 
 @pytest.mark.parametrize("layout", [Alone(), LaneGroup(lane_count(np.float64))])
 def test_the_engine_follows_the_reference_where_numbers_of_examples_have_a_shape_below_1(layout):
-    engine, reference = both("Student", 20, layout, temperature=4.0)
+    engine, reference = engine_and_reference("Student", 20, layout, temperature=4.0)
     assert (reference.draws.tails < 1).all()
     assert_alike(engine, reference)
     assert (np.abs(np.log(reference.state.noise / reference.state.noise[0])[1:]) > 1e-3).all()
@@ -153,7 +153,7 @@ def test_more_examples_than_there_are_in_a_tile_have_numbers_of_their_own():
     """200 examples, in chunks that are none of tiles; of one alone, and in a group."""
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((200, 1)), rng.standard_t(4, (200, 1))
-    given, posterior = problem("regression", x, y), hb.Posterior(degrees=4.0)
+    given, posterior = make_problem("regression", x, y), hb.Posterior(degrees=4.0)
     runs = [
         hb.train(
             given, hb.MLP(()), hb.Partition(LANGEVIN, 0.1, posterior), 200, 70, chains, dtype="float64",
@@ -209,16 +209,19 @@ def test_gradients_and_their_squares_are_those_of_autograd(kind):
 # Laws
 
 
-def off(values, expected, scale):
-    """How many standard errors the mean over chains is off, where these are below 2 % of the scale."""
+def standard_errors_off(values, expected, scale):
+    """Return by how many standard errors the mean over chains is off.
+
+    Check that these are below 2 % of the scale.
+    """
     per_chain = values.mean(axis=1)
     error = per_chain.std(axis=0, ddof=1) / np.sqrt(len(per_chain))
     assert (error < 0.02 * scale).all()
     return np.abs(per_chain.mean(axis=0) - expected) / error
 
 
-def on_grid(log_density, axes):
-    """Means and variances of the coordinates under a density that is known up to a factor."""
+def moments_on_grid(log_density, axes):
+    """Return means and variances of the coordinates under a density known up to a factor."""
     grid = np.meshgrid(*axes, indexing="ij")
     logs = log_density(*grid)
     weights = np.exp(logs - logs.max())
@@ -238,13 +241,13 @@ def sampled(given, posterior, h, steps=6000, chains=64):
 
 
 def assert_law(samples, law, temperature):
-    """Means and variances are those at this temperature, and not at another."""
+    """Check that means and variances are those at this temperature, and not at another."""
     means, variances = law(temperature)
     scale = np.sqrt(variances)
-    assert (off(samples, means, scale) < 3).all()
-    assert (off((samples - means) ** 2, variances, 2 * variances) < 3).all()
+    assert (standard_errors_off(samples, means, scale) < 3).all()
+    assert (standard_errors_off((samples - means) ** 2, variances, 2 * variances) < 3).all()
     _, others = law(0.85 * temperature)
-    assert (off((samples - means) ** 2, others, 2 * variances) > 6).all()
+    assert (standard_errors_off((samples - means) ** 2, others, 2 * variances) > 6).all()
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
@@ -258,9 +261,9 @@ def test_a_linear_model_of_counts_has_the_posterior_that_is_known(temperature):
             f = w[..., None] * x + b[..., None]
             return ((y * f - np.exp(f)).sum(-1) - (w**2 + b**2) / (2 * 1.5**2)) / T
 
-        return on_grid(log_density, [np.linspace(-1.5, 3.0, 301)] * 2)
+        return moments_on_grid(log_density, [np.linspace(-1.5, 3.0, 301)] * 2)
 
-    given = problem("counts", x[:, None], y[:, None].astype(float))
+    given = make_problem("counts", x[:, None], y[:, None].astype(float))
     run = sampled(given, hb.Posterior(1.5, temperature=temperature), 0.2)
     assert_law(run.data["samples"].values, law, temperature)
 
@@ -275,15 +278,15 @@ def test_mean_and_log_variance_have_the_posterior_that_is_known(temperature):
             squares = ((y - f[..., None]) ** 2).sum(-1)
             return (-0.5 * (np.exp(-v) * squares + len(y) * v) - (f**2 + v**2) / (2 * 1.2**2)) / T
 
-        return on_grid(log_density, [np.linspace(-1.5, 2.5, 401), np.linspace(-4.0, 2.0, 401)])
+        return moments_on_grid(log_density, [np.linspace(-1.5, 2.5, 401), np.linspace(-4.0, 2.0, 401)])
 
-    given = problem("regression", np.zeros((30, 1)), y[:, None])
+    given = make_problem("regression", np.zeros((30, 1)), y[:, None])
     run = sampled(given, hb.Posterior(1.2, "network", temperature), 0.15)
     assert_law(run.data["samples"].values[..., 2:], law, temperature)
 
 
 def student_law(T, x, y, axes, noise=None, degrees=4.0, prior=1.5):
-    """Of a weight, if there are inputs, of a bias and, unless it is known, of log s²."""
+    """Return the law of a weight, if there are inputs, of a bias and, unless it is known, of log s²."""
     v = y.var()
 
     def log_density(*grid):
@@ -296,7 +299,7 @@ def student_law(T, x, y, axes, noise=None, degrees=4.0, prior=1.5):
             return -energy / T
         return -(energy + (SHAPE + 1) * last + SCALE * v / s2) / T + last  # the last for d log s²
 
-    return on_grid(log_density, axes)
+    return moments_on_grid(log_density, axes)
 
 
 Y = 0.4 + 0.5 * np.random.default_rng(3).standard_t(4, 30)
@@ -305,7 +308,7 @@ Y = 0.4 + 0.5 * np.random.default_rng(3).standard_t(4, 30)
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 def test_a_linear_model_with_known_noise_of_students_law_has_the_posterior_that_is_known(temperature):
     x = np.random.default_rng(4).standard_normal(30)
-    given = problem("regression", x[:, None], (Y + 0.5 * x)[:, None])
+    given = make_problem("regression", x[:, None], (Y + 0.5 * x)[:, None])
     posterior = hb.Posterior(1.5, 0.3, temperature, degrees=4.0)
 
     def law(T):
@@ -320,7 +323,7 @@ def test_location_and_scale_of_students_law_have_the_posterior_that_is_known(tem
     monkeypatch.setattr(
         "heatbath.models.likelihood.FEWEST_STEPS_BETWEEN_DRAWS", 10
     )  # more draws in a short run
-    given = problem("regression", np.zeros((30, 1)), Y[:, None])
+    given = make_problem("regression", np.zeros((30, 1)), Y[:, None])
 
     def law(T):
         return student_law(T, None, Y, [np.linspace(-1.5, 2.0, 351), np.linspace(-6, 3, 401)])
@@ -334,7 +337,7 @@ def test_location_and_scale_of_students_law_have_the_posterior_that_is_known(tem
 def test_a_draw_of_the_variance_leaves_its_law_given_the_residuals_as_it_is(temperature):
     """Chains start with s² from its law at fixed residuals; one draw, by the reference; and a wrong one."""
     r2, count = (Y - 0.4) ** 2, 20_000
-    given, network = problem("regression", np.zeros((30, 1)), Y[:, None]), hb.MLP(())
+    given, network = make_problem("regression", np.zeros((30, 1)), Y[:, None]), hb.MLP(())
     partition = hb.Partition(LANGEVIN, 0.1, hb.Posterior(temperature=temperature, degrees=4.0))
     settled = settle(partition, network, given, 30)
     logs = np.linspace(-12, 8, 40_001)
@@ -366,8 +369,8 @@ def test_a_weight_of_two_is_two_examples(kind):
     """The same trajectories, up to the first draw of a variance, of which the law is the same."""
     given, noise, _ = KINDS[kind]
     x, y = given.X_train[0], given.Y_train[0]
-    twice = problem(given.task, np.concatenate([x, x[:5]]), np.concatenate([y, y[:5]]))
-    weighted = problem(given.task, x, y, weights_train=np.where(np.arange(20) < 5, 2.0, 1.0)[None])
+    twice = make_problem(given.task, np.concatenate([x, x[:5]]), np.concatenate([y, y[:5]]))
+    weighted = make_problem(given.task, x, y, weights_train=np.where(np.arange(20) < 5, 2.0, 1.0)[None])
     posterior = hb.Posterior(prior=0.7, temperature=0.8, **noise)
     runs = [
         hb.train(
@@ -392,9 +395,9 @@ def test_location_and_scale_of_students_law_with_weights_have_the_posterior_that
             energy = 2.5 * tails + weights.sum() / 2 * last + b**2 / (2 * 1.5**2)
             return -(energy + (SHAPE + 1) * last + SCALE * v / s2) / T + last
 
-        return on_grid(log_density, [np.linspace(-1.5, 2.0, 351), np.linspace(-9, 4, 501)])
+        return moments_on_grid(log_density, [np.linspace(-1.5, 2.0, 351), np.linspace(-9, 4, 501)])
 
-    given = problem("regression", np.zeros((15, 1)), y[:, None], weights_train=weights[None])
+    given = make_problem("regression", np.zeros((15, 1)), y[:, None], weights_train=weights[None])
     run = sampled(given, hb.Posterior(1.5, temperature=0.5, degrees=4.0), 0.3)
     bias, noise = run.data["samples"].values[..., 1], run.data["sample_noise"].values[..., 0]
     assert_law(np.stack([bias, np.log(noise)], axis=-1), law, 0.5)
@@ -471,12 +474,12 @@ def test_the_temperature_of_a_run_is_that_of_its_posterior(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_predicted_of_new_data_has_their_noise(kind):
-    """Of samples, of chains and of steps; by hand from the outputs of every sample."""
+    """Predictions of samples, chains and steps are compared with the outputs of every sample by hand."""
     given, noise, _ = KINDS[kind]
     scale, shift, count = np.ones(2), np.zeros(2), 4 if kind == "network" else 2
     if kind != "counts":
         scale, shift = np.array([2.0, 0.5]), np.ones(2)
-        given = problem("regression", X, VALUES, target_scale=scale, target_shift=shift)
+        given = make_problem("regression", X, VALUES, target_scale=scale, target_shift=shift)
     sampling = hb.LaLa(h=0.1, gamma=1.0, posterior=hb.Posterior(**noise))
     run = hb.train(
         given, hb.MLP((6,), "tanh"), sampling, 400, 8, 3, samples=50, thin=1, average=X, dtype="float64"
@@ -598,8 +601,8 @@ def test_a_torch_model_of_counts_predicts_them_with_their_noise():
             lambda: hb.datasets.from_arrays(X, ["a"] * 20, task="counts"),
             "must hold numbers for task 'counts'",
         ),
-        (lambda: problem("counts", X, COUNTS - 1), "Y_train must hold whole numbers"),
-        (lambda: problem("counts", X, COUNTS, target_scale=np.array([2.0])), "counts are not scaled"),
+        (lambda: make_problem("counts", X, COUNTS - 1), "Y_train must hold whole numbers"),
+        (lambda: make_problem("counts", X, COUNTS, target_scale=np.array([2.0])), "counts are not scaled"),
         (lambda: hb.Posterior(noise="networks"), "'sampled' or 'network'"),
         (lambda: Likelihood(KINDS["counts"].problem, hb.Posterior(noise="network")), "for a regression"),
         (lambda: Likelihood(KINDS["counts"].problem, hb.Posterior(noise=1.0)), "for a regression"),
@@ -612,7 +615,7 @@ def test_a_torch_model_of_counts_predicts_them_with_their_noise():
         (lambda: hb.Posterior(degrees="few"), "degrees"),
         (
             lambda: hb.train(
-                problem("regression", X, np.zeros((20, 1025))),
+                make_problem("regression", X, np.zeros((20, 1025))),
                 hb.MLP(()),
                 hb.Partition(LANGEVIN, 0.1, hb.Posterior(degrees=3.0)),
                 steps=100,

@@ -44,7 +44,7 @@ def test_one_run_of_the_paper_agrees_within_our_range_and_a_mean_within_our_inte
 
 
 def test_an_interval_is_wider_for_the_best_of_several():
-    """Of seven that are equal, the best is taken for better in a twentieth of all cases at most."""
+    """With seven equal ones, the best is taken for better in a twentieth of all cases at most."""
     rng = np.random.default_rng(2)
     hits = 0
     for _ in range(1000):

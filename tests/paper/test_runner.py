@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 
 
 def test_finished_results_are_not_computed_again(folder, monkeypatch):
-    """Only where settings or code have changed."""
+    """They are computed again only where settings or code have changed."""
     assert all(
         (folder / name / file).exists() for name in FAST for file in ("data.nc", "picture.png", "picture.svg")
     )
@@ -53,8 +53,8 @@ def test_results_read_from_a_file_have_the_same_findings(folder):
     assert [claim.check(fresh) for claim in experiment.claims] == kept.findings
 
 
-def drawings(monkeypatch, name):
-    """A list that grows whenever the picture of an experiment is drawn."""
+def record_drawings(monkeypatch, name):
+    """Return a list that grows whenever the picture of an experiment is drawn."""
     drawn, experiment = [], paper.find(name)
 
     def draw(data, s):
@@ -69,7 +69,7 @@ def drawings(monkeypatch, name):
 
 @pytest.mark.parametrize("options", [[], ["--only-report"]])
 def test_pictures_that_are_up_to_date_are_not_drawn_again(options, folder, monkeypatch):
-    drawn = [drawings(monkeypatch, name) for name in FAST]
+    drawn = [record_drawings(monkeypatch, name) for name in FAST]
     before = {name: (folder / name / "picture.png").stat().st_mtime_ns for name in FAST}
     arguments = ["reproduce", *FAST, "--quick", "--folder", str(folder.parent), *options]
     done = CliRunner().invoke(app, arguments)
@@ -83,7 +83,7 @@ def test_pictures_that_are_up_to_date_are_not_drawn_again(options, folder, monke
 )
 def test_a_picture_of_other_results_or_code_is_drawn_again(reason, tmp_path, monkeypatch):
     list(runner.reproduce(["data"], tmp_path, quick=True, again=False, make_callback=lambda name: None))
-    drawn, place = drawings(monkeypatch, "data"), tmp_path / "data"
+    drawn, place = record_drawings(monkeypatch, "data"), tmp_path / "data"
     kept = runner.load_result(paper.find("data"), place, quick=True)
     assert not runner.publish(kept)
     if reason.startswith("no "):
@@ -284,7 +284,7 @@ def test_ctrl_c_ends_everything_and_says_how_to_continue(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name in paper.NAMES if name not in FAST])
 def test_every_experiment_runs_quickly(name, tmp_path):
-    """From its settings to claims, tables and a picture."""
+    """Each runs from its settings to claims, tables and a picture."""
     if name in ("line-mnist", "surface") and "HEATBATH_DATA" not in os.environ:
         pytest.skip("MNIST is not here: set HEATBATH_DATA")
     (result,) = runner.reproduce([name], tmp_path, quick=True, again=False, make_callback=lambda name: None)

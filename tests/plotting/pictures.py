@@ -19,7 +19,8 @@ METHODS = {
 
 
 @cache
-def both():
+def three_methods():
+    """Return runs of three methods on the spirals."""
     plan = {"steps": 60, "batch": 20, "chains": 3, "record": 6, "losses_every": 2, "weights": True}
     return hb.compare(SPIRALS, SMALL, METHODS, **plan)
 
@@ -32,7 +33,8 @@ def sweep():
 
 
 @cache
-def curve(**posterior):
+def regression_run(**posterior):
+    """Return a run on a sine curve, with samples of the posterior."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, (80, 1))
     y = 20 + 5 * np.sin(2 * x[:, 0]) + 1.5 * rng.standard_normal(80)
@@ -54,24 +56,27 @@ def tuned(by="accuracy"):
 
 
 @cache
-def judged(task):
-    """What a run says, and a linear model, of the test examples."""
+def judgement(task):
+    """Return the forecasts of a run and of a linear model on the test examples."""
     answer = evaluation.judge(trained(task))
     return {"": answer.forecast, "linear": list(evaluation.baselines(answer.examples).values())[-1][1]}
 
 
 def on_line(values, alpha=(0.0, 0.25, 0.5, 0.75, 1.0)):
+    """Return losses on a line as `heatbath` has them."""
     dims = ("pair", "alpha")[2 - np.ndim(values) :]
     return xr.DataArray(values, dims=dims, coords={"alpha": list(alpha), "split": "test"}, name="loss")
 
 
 def on_surface(function):
+    """Return losses on a surface, from a function of alpha and beta."""
     alpha, beta = np.linspace(-1, 2, 31), np.linspace(0, 1, 21)
     values = function(alpha[:, None], beta[None, :])
     return xr.DataArray(values, dims=("alpha", "beta"), coords={"alpha": alpha, "beta": beta}, name="loss")
 
 
 def forecasts(count=400, seed=0):
+    """Return probabilities of an event, and outcomes that are rarer than these say."""
     rng = np.random.default_rng(seed)
     said = rng.random(count)
     return said, (rng.random(count) < said**1.5).astype(float)
@@ -86,14 +91,14 @@ SCORES = [
 
 PICTURES = {
     "data": lambda ax: plotting.data(SPIRALS, ax=ax),
-    "classifier": lambda ax: plotting.classifier(SPIRALS, both(), chain=0, ax=ax),
-    "uncertainty": lambda ax: plotting.uncertainty(SPIRALS, both().select(method="LOL"), ax=ax),
-    "curves": lambda ax: plotting.curves(both(), ax=ax),
-    "loss": lambda ax: plotting.curves(both().loss("train"), band="range", log=True, ax=ax),
+    "classifier": lambda ax: plotting.classifier(SPIRALS, three_methods(), chain=0, ax=ax),
+    "uncertainty": lambda ax: plotting.uncertainty(SPIRALS, three_methods().select(method="LOL"), ax=ax),
+    "curves": lambda ax: plotting.curves(three_methods(), ax=ax),
+    "loss": lambda ax: plotting.curves(three_methods().loss("train"), band="range", log=True, ax=ax),
     "sweep": lambda ax: plotting.curves(sweep(), band="std", ax=ax),
-    "temperatures": lambda ax: plotting.temperatures(both().select(method="AdLaLa"), ax=ax),
+    "temperatures": lambda ax: plotting.temperatures(three_methods().select(method="AdLaLa"), ax=ax),
     "distributions": lambda ax: plotting.distributions(
-        plotting.parameters(both(), "layer1")[:, [0, -1]], ax=ax
+        plotting.parameters(three_methods(), "layer1")[:, [0, -1]], ax=ax
     ),
     "line": lambda ax: plotting.line(on_line([0.1, 1.0, 1.3, 0.9, 0.2]), ax=ax),
     "lines": lambda ax: plotting.line(
@@ -111,14 +116,14 @@ PICTURES = {
     "search_map": lambda ax: plotting.search_map(tuned(), "LOL", ax=ax),
     "search_map by loss": lambda ax: plotting.search_map(tuned("loss"), "AdLaLa", ax=ax),
     "importance": lambda ax: plotting.importance(tuned(), ax=ax),
-    "regression": lambda ax: plotting.regression(curve(), ax=ax),
-    "coverage": lambda ax: plotting.coverage(curve(), ax=ax),
+    "regression": lambda ax: plotting.regression(regression_run(), ax=ax),
+    "coverage": lambda ax: plotting.coverage(regression_run(), ax=ax),
     "uniformity": lambda ax: plotting.uniformity({"a": forecasts()[0], "b": forecasts()[0] ** 2}, ax=ax),
-    "roc": lambda ax: plotting.roc(judged("binary"), ax=ax),
-    "roc of classes": lambda ax: plotting.roc(judged("classes")[""], ax=ax),
-    "calibration": lambda ax: plotting.calibration(judged("classes"), ax=ax),
-    "confusion": lambda ax: plotting.confusion(judged("classes")[""], ax=ax),
-    "predicted": lambda ax: plotting.predicted(judged("regression")[""], ax=ax),
+    "roc": lambda ax: plotting.roc(judgement("binary"), ax=ax),
+    "roc of classes": lambda ax: plotting.roc(judgement("classes")[""], ax=ax),
+    "calibration": lambda ax: plotting.calibration(judgement("classes"), ax=ax),
+    "confusion": lambda ax: plotting.confusion(judgement("classes")[""], ax=ax),
+    "predicted": lambda ax: plotting.predicted(judgement("regression")[""], ax=ax),
     "column_importance": lambda ax: plotting.column_importance(evaluation.importance(trained("two")), ax=ax),
     "dependence": lambda ax: plotting.dependence(
         evaluation.dependence(trained("two"), ["x1"])[0], "uv", ax=ax
@@ -127,8 +132,8 @@ PICTURES = {
 }
 
 
-def drawn(ax):
-    """The lines with more than two points or a label, by label."""
+def labelled_lines(ax):
+    """Return the lines of an axis that have a label, by label."""
     return {line.get_label(): line for line in ax.get_lines() if not line.get_label().startswith("_")}
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 import heatbath as hb
 from heatbath import plotting
-from tests.plotting.pictures import METHODS, both
+from tests.plotting.pictures import METHODS, three_methods
 from tests.runs import SMALL, SPIRALS
 
 
@@ -23,7 +23,7 @@ def test_the_plane_covers_all_data_and_its_first_feature_changes_fastest():
 
 
 def own_units(standardise):
-    """Data in units of their own: the first feature about 100, the second about 0.01."""
+    """Return data whose first feature is about 100 and whose second is about 0.01."""
     X = SPIRALS.X_train[0] * [10, 0.001] + [100, 0.01]
     return X, hb.datasets.from_arrays(X, SPIRALS.Y_train[0, :, 0], standardise=standardise)
 
@@ -82,7 +82,7 @@ def test_the_second_feature_is_on_the_vertical_axis():
 
 
 def test_a_run_is_drawn_as_one_chain_or_as_the_mean_of_living_chains():
-    run = both().select(method="LOL")
+    run = three_methods().select(method="LOL")
     said = run.outputs(plotting.plane(SPIRALS))[..., 0].reshape(3, 200, 200)
     image = plotting.classifier(SPIRALS, run, chain=2).get_images()[0]
     np.testing.assert_allclose(image.get_array(), said[2])
@@ -153,11 +153,11 @@ def test_a_classifier_refuses_probabilities_that_do_not_fit_the_plane(arguments,
 
 def test_a_classifier_refuses_chains_of_several_methods_and_missing_chains():
     with pytest.raises(ValueError, match=r"the chains of this run differ: pass chain=.*, or select one of"):
-        plotting.classifier(SPIRALS, both())
+        plotting.classifier(SPIRALS, three_methods())
     with pytest.raises(ValueError, match="chain must be a whole number >= 0 and < 9"):
-        plotting.classifier(SPIRALS, both(), chain=9)
+        plotting.classifier(SPIRALS, three_methods(), chain=9)
     with pytest.raises(TypeError, match="problem must be a Problem"):
-        plotting.classifier(None, both())
+        plotting.classifier(None, three_methods())
 
 
 def test_plane_and_data_refuse_unsuitable_problems():

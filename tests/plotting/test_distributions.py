@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from heatbath import plotting
-from tests.plotting.pictures import METHODS, both, sweep
+from tests.plotting.pictures import METHODS, sweep, three_methods
 
 
 def stairs(ax):
@@ -14,22 +14,24 @@ def stairs(ax):
 
 def test_parameters_are_those_of_the_tensor_the_layer_or_the_part():
     weights, spans = (
-        both().weights().values,
+        three_methods().weights().values,
         {"layer1.weight": (0, 40), "layer1.bias": (40, 60), "layer1": (0, 60)},
     )
     spans |= {"layer2.weight": (60, 80), "layer2.bias": (80, 81), "hidden": (0, 60), "output": (60, 81)}
     for name, (begin, end) in spans.items():
-        np.testing.assert_array_equal(plotting.parameters(both(), name).values, weights[..., begin:end])
+        np.testing.assert_array_equal(
+            plotting.parameters(three_methods(), name).values, weights[..., begin:end]
+        )
     with pytest.raises(ValueError, match=r"no 'layer3' in this run: accepted are 'layer1', 'layer1.weight'"):
-        plotting.parameters(both(), "layer3")
+        plotting.parameters(three_methods(), "layer3")
     with pytest.raises(ValueError, match="train with weights=True"):
         plotting.parameters(sweep(), "layer1.bias")
     with pytest.raises(TypeError, match="needs a Run"):
-        plotting.parameters(both().data, "layer1")
+        plotting.parameters(three_methods().data, "layer1")
 
 
 def test_outlines_count_the_parameters_of_one_network_in_shared_bins():
-    own = plotting.parameters(both(), "layer1.weight").isel(record=-1)
+    own = plotting.parameters(three_methods(), "layer1.weight").isel(record=-1)
     ax = plotting.distributions(own, bins=15)
     edges = np.linspace(own.values.min(), own.values.max(), 16)
     assert list(stairs(ax)) == list(METHODS)
@@ -74,8 +76,8 @@ def test_diverged_chains_and_parameters_outside_the_limits_are_not_counted():
 
 def test_distributions_refuse_too_many_outlines_and_wrong_limits():
     with pytest.raises(ValueError, match="18 outlines cannot be told apart, 14 can"):
-        plotting.distributions(plotting.parameters(both(), "layer1"))
-    own = plotting.parameters(both(), "layer1").isel(record=-1)
+        plotting.distributions(plotting.parameters(three_methods(), "layer1"))
+    own = plotting.parameters(three_methods(), "layer1").isel(record=-1)
     with pytest.raises(ValueError, match="limits must go from low to high"):
         plotting.distributions(own, limits=(1, -1))
     with pytest.raises(TypeError, match=r"limits must be two numbers such as \(-3, 3\)"):

@@ -6,11 +6,11 @@ from sklearn import metrics
 
 from heatbath import plotting
 from heatbath.evaluation import Forecast
-from tests.plotting.pictures import drawn, judged, ticks
+from tests.plotting.pictures import judgement, labelled_lines, ticks
 
 
-def rare(count=2000):
-    """An event of some 5 %, said as probable as it is."""
+def rare_event(count=2000):
+    """Return forecasts and outcomes of an event of some 5 %, with calibrated probabilities."""
     rng = np.random.default_rng(0)
     p = rng.beta(1, 19, count)
     y = (rng.random(count) < p).astype(float)
@@ -18,24 +18,26 @@ def rare(count=2000):
 
 
 def test_a_roc_curve_equals_scikit_learns_and_is_labelled_with_its_area():
-    said = judged("binary")
+    said = judgement("binary")
     ax = plotting.roc(said)
-    lines = drawn(ax)
+    lines = labelled_lines(ax)
     for (label, one), (name, line) in zip(said.items(), lines.items(), strict=True):
         wrong, right, _ = metrics.roc_curve(one.labels, one.mean[:, 0])
         np.testing.assert_allclose(line.get_xydata(), np.column_stack([wrong, right]))
         area = metrics.roc_auc_score(one.labels, one.mean[:, 0])
         assert name == f"{label}, AUC {area:.3f}".removeprefix(", ")
-    classes = judged("classes")[""]
-    assert [label.partition(",")[0] for label in drawn(plotting.roc(classes))] == list(classes.targets)
+    classes = judgement("classes")[""]
+    assert [label.partition(",")[0] for label in labelled_lines(plotting.roc(classes))] == list(
+        classes.targets
+    )
     with pytest.raises(ValueError, match="all of one"):
         plotting.roc(Forecast("binary", ("a", "b"), np.ones((4, 1)), np.full((4, 1), 0.5)))
 
 
 def test_rare_events_have_bins_of_equally_many_examples_and_zoomed_axes():
-    said = rare()
+    said = rare_event()
     ax = plotting.calibration(said)
-    (line,) = drawn(ax).values()
+    (line,) = labelled_lines(ax).values()
     p, rate = line.get_xydata().T
     edges = np.quantile(said.mean[:, 0], np.linspace(0, 1, 11))
     assert len(p) == 10
@@ -49,16 +51,16 @@ def test_rare_events_have_bins_of_equally_many_examples_and_zoomed_axes():
 
 
 def test_calibration_in_bins_of_equal_width_has_the_points_of_a_reliability_diagram():
-    forecast = rare()
-    (line,) = drawn(plotting.calibration(forecast, bins=5)).values()
-    (expected,) = drawn(plotting.reliability(forecast.mean[:, 0], forecast.labels, bins=5)).values()
+    forecast = rare_event()
+    (line,) = labelled_lines(plotting.calibration(forecast, bins=5)).values()
+    (expected,) = labelled_lines(plotting.reliability(forecast.mean[:, 0], forecast.labels, bins=5)).values()
     np.testing.assert_array_equal(line.get_xydata(), expected.get_xydata())
     with pytest.raises(ValueError, match="bins must be a whole number >= 1"):
         plotting.calibration(forecast, bins=0)
 
 
 def test_a_confusion_matrix_has_the_counts_and_shortens_long_names():
-    said = judged("classes")[""]
+    said = judgement("classes")[""]
     ax = plotting.confusion(said)
     expected = metrics.confusion_matrix(said.labels, said.mean.argmax(axis=1), labels=[0, 1, 2])
     assert [t.get_text() for t in ax.texts] == [str(n) if n else "·" for n in expected.ravel()]
@@ -83,4 +85,4 @@ def test_other_types_than_forecasts_are_refused():
     with pytest.raises(TypeError, match="a Forecast is needed"):
         plotting.roc(np.ones(3))
     with pytest.raises(ValueError, match="this picture is of classes"):
-        plotting.calibration(judged("regression"))
+        plotting.calibration(judgement("regression"))

@@ -7,7 +7,7 @@ from heatbath import evaluation, plotting
 from heatbath.diagnostics.statistics import Measured
 from heatbath.evaluation import Dependence, Importance
 from tests.evaluation.runs import trained
-from tests.plotting.pictures import drawn, ticks
+from tests.plotting.pictures import labelled_lines, ticks
 
 
 def test_the_most_important_columns_are_drawn_with_their_intervals():
@@ -27,7 +27,7 @@ def test_a_dependence_is_a_line_with_a_band_or_dots_for_categories():
     named = Dependence("city", None, ("a", "b", "c"), several, several - 1, several + 1, np.empty(0))
     ax = plotting.dependence(named, ["first", "second"])
     assert ticks(ax.xaxis) == ["a", "b", "c"]
-    assert list(drawn(ax)) == ["first", "second"]
+    assert list(labelled_lines(ax)) == ["first", "second"]
 
 
 def test_other_types_than_importances_and_dependences_are_refused():

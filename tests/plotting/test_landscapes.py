@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from heatbath import plotting
-from tests.plotting.pictures import drawn, on_line, on_surface
+from tests.plotting.pictures import labelled_lines, on_line, on_surface
 
 
 def test_a_line_marks_its_ends_and_states_its_barrier():
@@ -40,7 +40,7 @@ def test_several_pairs_are_drawn_as_thin_lines_with_a_thick_mean():
         np.testing.assert_array_equal(thin.get_ydata(), pair)
     np.testing.assert_allclose(lines[2].get_ydata(), pairs.mean(axis=0))
     assert lines[2].get_linewidth() > 2 * lines[0].get_linewidth()
-    assert list(drawn(ax)) == ["a to b: barrier 1.4 (1.1 to 1.7)", "a to c: barrier 1.1"]
+    assert list(labelled_lines(ax)) == ["a to b: barrier 1.4 (1.1 to 1.7)", "a to c: barrier 1.1"]
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,16 @@ def test_several_pairs_are_drawn_as_thin_lines_with_a_thick_mean():
         ([1.0, 2.0], TypeError, "must be a DataArray"),
         ({}, TypeError, "an empty dict"),
         (xr.DataArray([1.0, 2.0], dims="beta"), ValueError, "needs the coordinate alpha"),
-        (on_line([1.0, 2.0], alpha=(0.0, 0.9)), ValueError, "must reach from alpha = 0 to 1.* got 0 to 0.9"),
-        ({"a": on_line([1.0, np.inf], alpha=(0, 1))}, ValueError, "of 'a' has values that are not finite"),
+        (
+            on_line([1.0, 2.0], alpha=(0.0, 0.9)),
+            ValueError,
+            "must reach from alpha = 0 to 1.* got 0 to 0.9",
+        ),
+        (
+            {"a": on_line([1.0, np.inf], alpha=(0, 1))},
+            ValueError,
+            "of 'a' has values that are not finite",
+        ),
     ],
 )
 def test_a_line_refuses_unsuitable_losses(given, error, words):
@@ -94,7 +102,12 @@ def test_marks_are_drawn_at_their_positions():
         (on_line([[1.0, 2, 3, 4, 5]]), {}, ValueError, "coordinates alpha and beta, got {'pair': 1"),
         (on_surface(lambda a, b: a + b), {"log": True}, ValueError, "> 0 on a logarithmic scale"),
         (on_surface(lambda a, b: 2 + 0 * a * b), {}, ValueError, "the loss is 2 everywhere"),
-        (on_surface(lambda a, b: a + b), {"marks": {"x": (0, None)}}, TypeError, "position of .x. must be"),
+        (
+            on_surface(lambda a, b: a + b),
+            {"marks": {"x": (0, None)}},
+            TypeError,
+            "position of .x. must be",
+        ),
     ],
 )
 def test_a_surface_refuses_losses_without_contours(given, options, error, words):

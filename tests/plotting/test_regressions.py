@@ -6,11 +6,11 @@ from scipy import stats
 
 import heatbath as hb
 from heatbath import plotting
-from tests.plotting.pictures import both, curve, drawn
+from tests.plotting.pictures import labelled_lines, regression_run, three_methods
 
 
-def ends(band, x):
-    """The lower and upper end of a band at x."""
+def band_ends(band, x):
+    """Return the lower and upper end of a band at x."""
     outline = band.get_paths()[0].vertices
     at = outline[np.isclose(outline[:, 0], x)][:, 1]
     return at.min(), at.max()
@@ -18,9 +18,9 @@ def ends(band, x):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_a_regression_has_its_mean_and_bands_of_networks_and_of_new_data(temperature):
-    run = curve(temperature=temperature)
+    run = regression_run(temperature=temperature)
     ax = plotting.regression(run, coverage=0.8)
-    lines = drawn(ax)
+    lines = labelled_lines(ax)
     problem = run.problem
     np.testing.assert_allclose(
         lines["training examples"].get_xydata(),
@@ -38,14 +38,14 @@ def test_a_regression_has_its_mean_and_bands_of_networks_and_of_new_data(tempera
     assert (data.get_label(), networks.get_label()) == ("new data, 80 %", "networks, 80 %")
     low, high = law.interval(0.8)
     for place, at in enumerate(x):
-        assert ends(data, at) == pytest.approx((low[place, 0], high[place, 0]))
+        assert band_ends(data, at) == pytest.approx((low[place, 0], high[place, 0]))
         said = np.sort(law.means[:, place, 0])
-        assert ends(networks, at) == pytest.approx(tuple(np.quantile(said, [0.1, 0.9])))
+        assert band_ends(networks, at) == pytest.approx(tuple(np.quantile(said, [0.1, 0.9])))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("$x_1$", "y")
 
 
 def test_without_noise_there_is_no_band_of_new_data():
-    run = curve()
+    run = regression_run()
     plain = hb.train(run.problem, run.network, hb.LaLa(0.2, 1.0, 1e-3), 200, 50, 3, samples=5)
     assert [band.get_label() for band in plotting.regression(plain).collections] == ["networks, 90 %"]
     with pytest.raises(ValueError, match="the noise of the data is not known"):
@@ -53,19 +53,19 @@ def test_without_noise_there_is_no_band_of_new_data():
 
 
 def test_a_run_without_samples_is_drawn_from_its_chains():
-    run = curve()
+    run = regression_run()
     sampling = hb.LaLa(h=0.2, gamma=1.0, posterior=hb.Posterior(temperature=0.5))
     bare = hb.train(run.problem, run.network, sampling, 100, 50, 3)
-    line = drawn(plotting.regression(bare))["mean"]
+    line = labelled_lines(plotting.regression(bare))["mean"]
     np.testing.assert_allclose(line.get_ydata(), bare.outputs(line.get_xdata()[:, None])[..., 0].mean(axis=0))
     assert plotting.coverage(bare).lines
 
 
 def test_coverage_is_the_fraction_of_the_data_in_central_intervals():
-    run = curve()
+    run = regression_run()
     problem = run.problem
     ax = plotting.coverage(run)
-    (line,) = drawn(ax).values()
+    (line,) = labelled_lines(ax).values()
     X = problem.X_test[0] * problem.scale + problem.shift
     y = problem.Y_test[0] * problem.target_scale + problem.target_shift
     for place in (50, 100, 160):
@@ -73,14 +73,14 @@ def test_coverage_is_the_fraction_of_the_data_in_central_intervals():
         assert line.get_ydata()[place] == pytest.approx(np.mean((low <= y) & (y <= high)))
     (band,) = ax.collections
     for share in (0.25, 0.5, 0.9):
-        assert ends(band, share) == pytest.approx(tuple(stats.binom.ppf([0.025, 0.975], 30, share) / 30))
+        assert band_ends(band, share) == pytest.approx(tuple(stats.binom.ppf([0.025, 0.975], 30, share) / 30))
     assert line.get_label() == f"90 % intervals hold {100 * line.get_ydata()[180]:.3g} %"
 
 
 def test_coverage_of_a_prediction_that_is_too_narrow_is_below_the_diagonal():
     y = np.random.default_rng(0).standard_normal(500)
     said = {"right": stats.norm.cdf(y), "narrow": stats.norm.cdf(2 * y), "wide": stats.norm.cdf(y / 2)}
-    lines = drawn(plotting.coverage(said))
+    lines = labelled_lines(plotting.coverage(said))
     at = {name.partition(":")[0]: line.get_ydata()[100] for name, line in lines.items()}
     assert at["narrow"] < 0.4 < at["right"] < 0.6 < at["wide"]
 
@@ -101,10 +101,12 @@ def test_uniformity_is_a_histogram_of_mean_1_with_the_band_of_chance():
     ("draw", "error", "words"),
     [
         (lambda: plotting.regression("run"), TypeError, "run must be a Run"),
-        (lambda: plotting.regression(both()), ValueError, "select one"),
-        (lambda: plotting.regression(both().select(method="LOL")), ValueError, "one input and one target"),
-        (lambda: plotting.regression(curve(), coverage=1.0), ValueError, "coverage must be"),
-        (lambda: plotting.coverage(both().select(method="LOL")), ValueError, "regression with test examples"),
+        (lambda: plotting.regression(three_methods()), ValueError, "select one"),
+        (lambda: plotting.regression(three_methods().select(method="LOL")),
+         ValueError, "one input and one target"),
+        (lambda: plotting.regression(regression_run(), coverage=1.0), ValueError, "coverage must be"),
+        (lambda: plotting.coverage(three_methods().select(method="LOL")),
+         ValueError, "regression with test examples"),
         (lambda: plotting.coverage({}), ValueError, "at least one array"),
         (lambda: plotting.coverage({"a": [0.5, 1.5]}), ValueError, r"'a' must be .*got 2 from 0.5 to 1.5"),
         (lambda: plotting.uniformity([]), ValueError, "got 0 from"),

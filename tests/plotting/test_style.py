@@ -39,7 +39,7 @@ def test_a_picture_is_drawn_on_the_given_axes_and_nothing_global_changes(name):
     "ends", [(0.0098, 0.0118), (1.1, 1.9), (2.1, 4.9), (0.9, 6.0), (3e-5, 0.9), (210, 490)]
 )
 def test_a_logarithmic_axis_has_at_least_two_numbers(ends):
-    """However short it is."""
+    """That holds however short the axis is."""
     ax = Figure(figsize=(3.4, 2.6)).subplots()
     ax.plot([0, 1], ends)
     style.set_log_scale(ax)

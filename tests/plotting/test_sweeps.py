@@ -7,7 +7,7 @@ from scipy import stats
 
 import heatbath as hb
 from heatbath import plotting
-from tests.plotting.pictures import SCORES, both, drawn, forecasts, sweep, ticks
+from tests.plotting.pictures import SCORES, forecasts, labelled_lines, sweep, three_methods, ticks
 
 
 def test_a_heat_map_has_the_mean_accuracy_of_each_point_in_its_cell():
@@ -62,12 +62,12 @@ def test_a_heat_map_refuses_anything_without_two_axes(given, error, words):
     with pytest.raises(error, match=words):
         plotting.heat_map(given)
     with pytest.raises(ValueError, match="a sweep over two axes, this run has method"):
-        plotting.heat_map(both())
+        plotting.heat_map(three_methods())
 
 
 def test_scores_are_dots_with_intervals_and_hollow_diamonds_for_the_paper():
     ax = plotting.scores(SCORES, "test accuracy", percent=True)
-    lines = drawn(ax)
+    lines = labelled_lines(ax)
     np.testing.assert_array_equal(
         lines["measured, 95 % interval"].get_xydata(), [[0.84, 0], [0.93, 1], [0.9, 2]]
     )
@@ -82,7 +82,7 @@ def test_scores_are_dots_with_intervals_and_hollow_diamonds_for_the_paper():
     low, high = ax.get_ylim()
     assert low > high  # the first is at the top
     assert "80 %" in ticks(ax.xaxis)
-    assert "paper" not in drawn(plotting.scores(SCORES[2:], "steps"))
+    assert "paper" not in labelled_lines(plotting.scores(SCORES[2:], "steps"))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_reliability_is_the_observed_frequency_of_each_bin_with_wilsons_interval
     said, truth = forecasts()
     said[:3], truth[:3] = [0.0, 1.0, 0.2], [0, 1, 0]  # at the edges of bins
     ax = plotting.reliability({"a": said}, truth, bins=5)
-    (line,) = drawn(ax).values()
+    (line,) = labelled_lines(ax).values()
     error = 0.0
     for place, (x, y) in enumerate(line.get_xydata()):
         own = (said >= place / 5) & ((said < (place + 1) / 5) | (place == 4))
@@ -126,7 +126,7 @@ def test_reliability_is_the_observed_frequency_of_each_bin_with_wilsons_interval
 
 def test_empty_bins_are_left_out():
     ax = plotting.reliability([0.1, 0.12, 0.9], [0, 1, 1])
-    np.testing.assert_allclose(drawn(ax)["ECE 0.293"].get_xydata(), [[0.11, 0.5], [0.9, 1.0]])
+    np.testing.assert_allclose(labelled_lines(ax)["ECE 0.293"].get_xydata(), [[0.11, 0.5], [0.9, 1.0]])
 
 
 @pytest.mark.parametrize(

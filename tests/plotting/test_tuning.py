@@ -15,8 +15,8 @@ from tests.runs import SMALL, SPIRALS
 pytestmark = pytest.mark.filterwarnings("ignore::heatbath.SearchEdgeWarning")  # searches here are very short
 
 
-def stars(ax):
-    """The places of what is drawn in the colour of the best."""
+def best_points(ax):
+    """Return the places of the points that are drawn in the colour of the best."""
     colour = matplotlib.colors.to_rgb(COLOURS[1])
     chosen = [
         c for c in ax.collections if len(c.get_offsets()) and tuple(c.get_facecolors()[0][:3]) == colour
@@ -31,7 +31,7 @@ def test_a_search_has_a_dot_for_each_candidate_and_a_star_for_the_best(by):
     dots = [c for c in ax.collections if len(c.get_offsets())]
     places = np.concatenate([c.get_offsets() for c in dots])
     best = [(getattr(found.best[name], by), row) for row, name in enumerate(("AdLaLa", "LOL", "Adam"))]
-    assert stars(ax) == best
+    assert best_points(ax) == best
     for row, family in enumerate(found.families):
         own = [t for t in found.trials if t.candidate.family is family and not t.diverged]
         drawn = places[np.abs(places[:, 1] - row) <= 0.3]
@@ -72,7 +72,7 @@ def test_a_map_has_the_two_most_important_coefficients_and_crosses_for_diverged_
         dots.get_offsets(), [[t.candidate.values[x], t.candidate.values[y]] for t in alive]
     )
     best = found.best["LOL"].candidate.values
-    assert stars(ax) == [(best[x], best[y])]
+    assert best_points(ax) == [(best[x], best[y])]
     low, high = hb.between(0.1, 1e9).range()
     ends = ax.get_xlim() if x == "h" else ax.get_ylim()
     assert ends[0] < low
@@ -92,7 +92,7 @@ def test_a_map_is_of_the_best_method_unless_one_is_named():
         tuned(), families=chosen, trials=[t for t in tuned().trials if t.candidate.family in chosen]
     )
     maps = [plotting.search_map(found, name) for name in (None, "AdLaLa", "LOL")]
-    first, *others = (stars(ax) for ax in maps)
+    first, *others = (best_points(ax) for ax in maps)
     assert [name for name, place in zip(("AdLaLa", "LOL"), others, strict=True) if place == first] == [
         found.winner
     ]
@@ -119,8 +119,8 @@ def test_losses_below_zero_have_a_linear_axis():
     plotting.embed(plotting.search_map(lower, "AdLaLa"))
 
 
-def crowded(axis):
-    """Whether two numbers of an axis touch, or it has fewer than two."""
+def is_crowded(axis):
+    """Return True if two numbers of an axis overlap, or it has fewer than two."""
     figure = axis.axes.figure
     figure.draw_without_rendering()
     low, high = sorted(axis.get_view_interval())
@@ -136,7 +136,7 @@ def test_the_numbers_of_a_linear_axis_do_not_touch(by, middle):
     trials = [replace(t, **{by: middle + shift}, diverged=False) for t, shift in pairs]
     ax = plotting.search(replace(found, trials=trials, by=by))
     assert ax.get_xscale() == "linear"
-    assert not crowded(ax.xaxis)
+    assert not is_crowded(ax.xaxis)
 
 
 @pytest.mark.parametrize("first", [hb.between(0.1, 0.1004), hb.between(0.9, 0.9001, "complement")], ids=repr)
@@ -144,8 +144,8 @@ def test_narrow_ranges_have_numbers_on_their_axes(first):
     method = {"Adam": hb.Partition(hb.Adam(first, hb.between(0.2, 0.2004)), 0.01)}
     found = hb.tune(SPIRALS, SMALL, method, 8, 20, candidates=4)
     ax = plotting.search_map(found)
-    assert not crowded(ax.xaxis)
-    assert not crowded(ax.yaxis)
+    assert not is_crowded(ax.xaxis)
+    assert not is_crowded(ax.yaxis)
 
 
 def test_a_method_without_candidates_at_the_last_rung_has_no_star():
@@ -155,9 +155,9 @@ def test_a_method_without_candidates_at_the_last_rung_has_no_star():
     some = replace(found, trials=trials)
     assert "Adam" in some.without
     ax = plotting.search(some)
-    assert [row for _, row in stars(ax)] == [0, 1]
+    assert [row for _, row in best_points(ax)] == [0, 1]
     assert ticks(ax.yaxis)[2] == "Adam\n(none at the end)"
-    assert stars(plotting.search_map(some, "AdLaLa"))
+    assert best_points(plotting.search_map(some, "AdLaLa"))
 
 
 def test_after_ctrl_c_candidates_that_have_not_begun_are_left_out():

@@ -21,18 +21,18 @@ def linear():
     return X, X @ rng.standard_normal(FEATURES) + NOISE * rng.standard_normal(N)
 
 
-def posterior(X, y, weights, T):
-    """The mean and covariance of [likelihood x prior]^(1/T) of a linear model."""
+def linear_posterior(X, y, weights, T):
+    """Return the mean and covariance of [likelihood x prior]^(1/T) of a linear model."""
     precision = (X.T * weights) @ X / NOISE**2 + np.eye(FEATURES) / PRIOR**2
     return np.linalg.solve(precision, (X.T * weights) @ y / NOISE**2), T * np.linalg.inv(precision)
 
 
 def exact_places(X, y, weights, T):
-    """Of each example in the law of new data of the model that was fitted without it."""
+    """Return the place of each example in the predictive law of the model fitted without it."""
     found = []
     for i in range(len(y)):
         others = np.arange(len(y)) != i
-        mean, covariance = posterior(X[others], y[others], weights[others], T)
+        mean, covariance = linear_posterior(X[others], y[others], weights[others], T)
         found.append(ndtr((y[i] - X[i] @ mean) / np.sqrt(NOISE**2 + X[i] @ covariance @ X[i])))
     return np.array(found)
 
@@ -42,7 +42,7 @@ def exact_places(X, y, weights, T):
 def test_the_place_of_an_example_that_is_left_out_is_exact_for_a_linear_model(linear, weighted, T):
     X, y = linear
     weights = np.random.default_rng(1).uniform(0.2, 2, N) if weighted else np.ones(N)
-    mean, covariance = posterior(X, y, weights, T)
+    mean, covariance = linear_posterior(X, y, weights, T)
     variance = np.einsum("ij,jk,ik->i", X, covariance, X)
 
     def places(w, temperature):
@@ -130,7 +130,7 @@ def test_each_output_has_its_own_shares():
 
 
 def data_of_two_noises(seed):
-    """One in five has noise ten times that of the others, wherever it is: normal noise fits neither."""
+    """Return data of which one in five, anywhere, has ten times the noise: normal noise fits neither."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-2, 2, (400, 1))
     deviation = np.where(rng.random(400) < 0.2, 1.0, 0.1)
@@ -158,7 +158,7 @@ def test_intervals_hold_what_they_say_where_the_noise_is_not_normal(tmp_path):
 
 
 def test_networks_that_go_through_the_training_examples_have_the_intervals_of_their_law(monkeypatch):
-    """What they would say without one cannot be told by its leverage, which is nearly 1."""
+    """The leverage is nearly 1, so it can't tell what networks would predict without an example."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((380, 20))
     y = X[:, :3].sum(axis=1) + 0.3 * rng.standard_normal(380)

@@ -32,8 +32,8 @@ def trained(problem=SPIRALS, **options):
     return hb.train(problem, SMALL, partition, **settings)
 
 
-def by_hand(said, task):
-    """(networks, data, outputs) -> what a Prediction should hold."""
+def expected_prediction(said, task):
+    """Return what a Prediction should hold, from outputs (networks, data, outputs)."""
     mean, variance = said.mean(axis=0), said.var(axis=0)
     if task == "regression":
         return mean, variance, 0.5 * np.log(2 * math.pi * math.e * variance).sum(axis=-1), None, None
@@ -46,7 +46,8 @@ def by_hand(said, task):
     return mean, variance, whole, expected, whole - expected
 
 
-def check(told, expected, **tolerance):
+def check_prediction(told, expected, **tolerance):
+    """Check the fields of a prediction against expected values; None must be None."""
     expected = [*expected, None][: len(told)]  # without noise
     for name, got, wanted in zip(told._fields, told, expected, strict=True):
         if wanted is None:
@@ -62,12 +63,14 @@ def test_a_run_s_predictions_are_averages_over_its_samples_chains_or_steps(probl
     run = trained(problem, samples=20, burn_in=40, average=X, dtype=dtype)
     assert run.plan.thin == 1
     exact = {"rtol": 1e-10, "atol": 1e-12}
-    over_samples = by_hand(run.outputs(X, samples=True).reshape(60, 50, -1), problem.task)
-    check(run.predict(X), over_samples, **exact)
-    check(run.predict(X, over="chains"), by_hand(run.outputs(X), problem.task), **exact)
+    over_samples = expected_prediction(run.outputs(X, samples=True).reshape(60, 50, -1), problem.task)
+    check_prediction(run.predict(X), over_samples, **exact)
+    check_prediction(
+        run.predict(X, over="chains"), expected_prediction(run.outputs(X), problem.task), **exact
+    )
     rough = {"rtol": 1e-3, "atol": 1e-5} if dtype == "float32" else exact
-    check(run.predict(over="steps"), [*over_samples[:3], None, None], **rough)
-    assert not np.allclose(over_samples[1], by_hand(run.outputs(X), problem.task)[1], rtol=1e-2)
+    check_prediction(run.predict(over="steps"), [*over_samples[:3], None, None], **rough)
+    assert not np.allclose(over_samples[1], expected_prediction(run.outputs(X), problem.task)[1], rtol=1e-2)
 
 
 def test_the_standard_deviation_is_the_root_of_the_variance_of_arrays_and_tensors():
@@ -80,16 +83,18 @@ def test_the_standard_deviation_is_the_root_of_the_variance_of_arrays_and_tensor
 def test_the_latest_samples_may_be_asked_alone():
     run, X = trained(samples=10), arrays()
     latest = run.outputs(X, samples=True)[:, -4:].reshape(-1, 60, 1)
-    check(run.predict(X, latest=4), by_hand(latest, "binary"), rtol=1e-9, atol=1e-12)
-    check(run.predict(X, latest=99), run.predict(X), rtol=0, atol=0)
+    check_prediction(run.predict(X, latest=4), expected_prediction(latest, "binary"), rtol=1e-9, atol=1e-12)
+    check_prediction(run.predict(X, latest=99), run.predict(X), rtol=0, atol=0)
 
 
 def test_many_data_are_asked_in_chunks_and_none_or_one_is_fine(monkeypatch):
     run, X = trained(samples=5), arrays(3, rows=1000)
     whole = run.predict(X)
     monkeypatch.setattr(dense, "AT_ONCE", 20 * 300)  # rows of 20 hidden units; 1000 is no multiple of 300
-    check(run.predict(X), whole, rtol=1e-12, atol=1e-14)
-    check(run.predict(X[0]), [None if part is None else part[:1] for part in whole], rtol=1e-12, atol=1e-14)
+    check_prediction(run.predict(X), whole, rtol=1e-12, atol=1e-14)
+    check_prediction(
+        run.predict(X[0]), [None if part is None else part[:1] for part in whole], rtol=1e-12, atol=1e-14
+    )
     assert run.predict(X[:0]).mean.shape == (0, 1)
 
 
@@ -109,9 +114,19 @@ def test_chains_that_diverged_do_not_count():
     with pytest.warns(RuntimeWarning, match="diverged"):
         run = trained(start=start, average=X, samples=60)
     left = run.outputs(X, samples=True)[[0, 2]].reshape(120, 60, 1)
-    check(run.predict(X), by_hand(left, "binary"), rtol=1e-9, atol=1e-12)
-    check(run.predict(X, over="chains"), by_hand(run.outputs(X)[[0, 2]], "binary"), rtol=1e-9, atol=1e-12)
-    check(run.predict(over="steps"), [*by_hand(left, "binary")[:3], None, None], rtol=1e-3, atol=1e-6)
+    check_prediction(run.predict(X), expected_prediction(left, "binary"), rtol=1e-9, atol=1e-12)
+    check_prediction(
+        run.predict(X, over="chains"),
+        expected_prediction(run.outputs(X)[[0, 2]], "binary"),
+        rtol=1e-9,
+        atol=1e-12,
+    )
+    check_prediction(
+        run.predict(over="steps"),
+        [*expected_prediction(left, "binary")[:3], None, None],
+        rtol=1e-3,
+        atol=1e-6,
+    )
     lost = replace(run, data=run.data.assign(died=run.data["died"] * 0 + 3))
     with pytest.raises(ValueError, match="all chains of this run diverged"):
         lost.predict(X)
@@ -121,7 +136,7 @@ def test_what_a_run_cannot_say_is_refused():
     run, X = trained(average=arrays(), burn_in=50), arrays()
     with pytest.raises(ValueError, match=r"train with samples=N, .* or predict over='chains'"):
         run.predict(X, over="samples")
-    check(run.predict(X), run.predict(X, over="chains"), rtol=0, atol=0)  # what there is
+    check_prediction(run.predict(X), run.predict(X, over="chains"), rtol=0, atol=0)  # what there is
     with pytest.raises(ValueError, match="over must be one of 'samples', 'chains', 'steps', got 'time'"):
         run.predict(X, over="time")
     with pytest.raises(TypeError, match="leave X out"):

@@ -15,26 +15,31 @@ def mixture(samples=7, examples=5, outputs=2, seed=0):
     return Mixture(rng.standard_normal((samples, examples, outputs)), rng.uniform(0.2, 2, (samples, outputs)))
 
 
-def varying(law):
-    """The same with a deviation for each example."""
+def with_varying_deviations(law):
+    """Return the law with a deviation for each example."""
     factors = np.linspace(0.5, 2, law.means.shape[1])[:, None]
     return Mixture(law.means, law.deviations[:, None] * factors, law.law)
 
 
-def counts(samples=7, examples=5, outputs=2):
+def poisson_mixture(samples=7, examples=5, outputs=2):
+    """Return a mixture of Poisson laws."""
     rates = np.exp(np.random.default_rng(0).normal(1, 1.5, (samples, examples, outputs)))
     return Mixture(rates, np.sqrt(rates), POISSON)
 
 
-def heavy(degrees=9.0, **sizes):
+def student_mixture(degrees=9.0, **sizes):
+    """Return a mixture of Student laws."""
     law = mixture(**sizes)
     return Mixture(law.means, law.deviations, student(degrees))
 
 
 LAWS = {
     "normal": (mixture(), stats.norm(mixture().means, mixture().deviations[:, None])),
-    "normal, by example": (varying(mixture()), stats.norm(mixture().means, varying(mixture()).deviations)),
-    "Student": (heavy(9.0), stats.t(9, mixture().means, mixture().deviations[:, None])),
+    "normal, by example": (
+        with_varying_deviations(mixture()),
+        stats.norm(mixture().means, with_varying_deviations(mixture()).deviations),
+    ),
+    "Student": (student_mixture(9.0), stats.t(9, mixture().means, mixture().deviations[:, None])),
 }
 
 
@@ -65,7 +70,7 @@ SHARES = [1e-300, 1e-17, 1e-6, 0.05, 0.3, 0.5, 0.75, 0.95, 1 - 1e-9, 1 - 2.0**-5
 
 
 def draw_means_and_scales():
-    """Four mixtures of 40 components each, from narrow to very wide."""
+    """Return four mixtures of 40 components each, from narrow to very wide."""
     rng = np.random.default_rng(3)
     return rng.normal(0, [[0.1], [1.0], [10.0], [1e4]], (4, 40)), np.exp(0.3 * rng.standard_normal((4, 40)))
 
@@ -89,15 +94,18 @@ STRANGE = {
 }
 
 
-def brute(cdf, means, scales, y):
-    """The share of one mixture below each y, component by component; without noise of the values up to y."""
+def mixture_cdf(cdf, means, scales, y):
+    """Return the share of a mixture below each y, component by component.
+
+    Where a scale is 0, that is the share of values up to y.
+    """
     with np.errstate(all="ignore"):
         noisy = cdf((y[:, None] - means) / scales)
     return np.where(scales > 0, noisy, y[:, None] >= means).mean(axis=1)
 
 
-def counted(law):
-    """The law, and how many numbers its cdf is asked for each time."""
+def with_counted_cdf(law):
+    """Return the law, and a list of how many numbers each call of its cdf gets."""
     sizes = []
 
     def cdf(y, mean, scale):
@@ -112,13 +120,13 @@ def counted(law):
 def test_a_quantile_is_where_the_share_is_reached_and_not_before(means, scales, degrees):
     kind, cdf = (NORMAL, special.ndtr) if np.isinf(degrees) else (student(degrees), stats.t(degrees).cdf)
     shares = [share for share in SHARES if degrees > 1 or 1e-20 < share < 1 - 1e-15]  # in range of floats
-    kind, sizes = counted(kind)
+    kind, sizes = with_counted_cdf(kind)
     found = Mixture(means.T[..., None], scales.T[..., None], kind).quantiles(shares)[..., 0].T
     assert len(sizes) < 120 * len(shares)
     for y, mean, scale in zip(found, means, scales, strict=True):
         near = 1e-12 * min(scale[scale > 0], default=0.0) + 8 * np.spacing(np.abs(y))
-        assert (brute(cdf, mean, scale, y - near) <= np.multiply(shares, 1 + 1e-11)).all()
-        assert (brute(cdf, mean, scale, y + near) >= np.multiply(shares, 1 - 1e-11)).all()
+        assert (mixture_cdf(cdf, mean, scale, y - near) <= np.multiply(shares, 1 + 1e-11)).all()
+        assert (mixture_cdf(cdf, mean, scale, y + near) >= np.multiply(shares, 1 - 1e-11)).all()
 
 
 @pytest.mark.parametrize("rates", [0.0, 1e-9, 0.3, 40.0, [0.0, 0.1, 3.0], [0.2, 5e3], [1e5, 1.0, 1e5]])
@@ -153,7 +161,7 @@ def test_quantiles_of_students_law_are_exact_at_both_ends_and_in_the_middle(degr
 
 @pytest.mark.parametrize("kind", [NORMAL, student(4.0), POISSON])
 def test_quantiles_of_many_points_read_all_components_a_few_times_and_some_at_a_time(kind):
-    rng, (kind, sizes) = np.random.default_rng(0), counted(kind)
+    rng, (kind, sizes) = np.random.default_rng(0), with_counted_cdf(kind)
     means = np.exp(rng.normal(3, 0.5, (1, 1500, 1)) + 0.1 * rng.standard_normal((200, 1500, 1)))
     Mixture(means, np.sqrt(means), kind).quantiles(0.05)
     assert sum(sizes) < 7 * means.size
@@ -172,7 +180,7 @@ def test_points_that_are_no_numbers_have_no_quantiles_and_others_have_theirs():
 
 
 def test_counts_have_the_law_of_the_components():
-    law, y = counts(), np.random.default_rng(1).poisson(4.0, (5, 2))
+    law, y = poisson_mixture(), np.random.default_rng(1).poisson(4.0, (5, 2))
     parts = stats.poisson(law.means)
     np.testing.assert_allclose(law.log_density(y), np.log(parts.pmf(y).mean(axis=0)), rtol=1e-12)
     np.testing.assert_allclose(law.log_likelihood(y), parts.logpmf(y), rtol=1e-12)
@@ -187,7 +195,7 @@ def test_counts_have_the_law_of_the_components():
 
 
 def test_quantiles_of_counts_are_the_least_that_have_the_share():
-    law, shares = counts(), [0.001, 0.05, 0.5, 0.95, 0.999]
+    law, shares = poisson_mixture(), [0.001, 0.05, 0.5, 0.95, 0.999]
     for share, values in zip(shares, law.quantiles(shares), strict=True):
         assert (values == np.floor(values)).all()
         assert (law.cdf(values) >= share).all()
@@ -208,7 +216,10 @@ def test_rates_without_end_have_a_law_too():
             assert law.quantiles(share).item() == pytest.approx(y.item(), abs=10)
 
 
-@pytest.mark.parametrize("make", [mixture, heavy, counts, lambda **sizes: varying(mixture(**sizes))])
+@pytest.mark.parametrize(
+    "make",
+    [mixture, student_mixture, poisson_mixture, lambda **sizes: with_varying_deviations(mixture(**sizes))],
+)
 def test_a_law_in_pieces_is_the_same(make, monkeypatch):
     law, y = make(examples=11), np.zeros((11, 2))
 

@@ -27,7 +27,7 @@ METHODS = {
 
 
 def gradient(theta, batch):
-    """Not linear, and different for each mini-batch."""
+    """Return a gradient that is not linear, and different for each mini-batch."""
     return np.sin(theta) + 0.5 * theta + 0.3 * np.cos(batch + theta)
 
 
@@ -52,8 +52,10 @@ ONE_GRADIENT = [
 
 @pytest.mark.parametrize("scheduled", [False, True])
 def test_the_rotated_word_follows_the_word_as_written(scheduled):
-    """θ seen at the end is the word's; θ seen at the kick is where the word's kick finds it. Schedules too:
-    a letter keeps the stepsize, coefficients and noise of its step of the word."""
+    """θ seen at the end is the word's; θ seen at the kick is where the word's kick finds it.
+
+    So it is with schedules: a letter keeps the stepsize, coefficients and noise of its step of the word.
+    """
     h = Linear(0.3, 0.1, 10) if scheduled else 0.2
     tau = Exponential(0.5, 0.01, 10) if scheduled else 0.2
     gamma = Cyclical(2.0, 0.5, 4) if scheduled else 0.7
@@ -419,8 +421,8 @@ def test_every_scheduled_coefficient_of_the_baselines_is_that_of_its_step():
 # Simulated tempering
 
 
-def tempered(k=1.5, decay=0.5, ladder=(0.1, 0.2, 0.4), chains=400):
-    """Visits to each rung, and the sum of (k + λ) θ² there.
+def run_tempering(k=1.5, decay=0.5, ladder=(0.1, 0.2, 0.4), chains=400):
+    """Return the visits to each rung, and the sum of (k + λ) θ² there.
 
     With two parameters ∫ exp(-U/τ) is proportional to τ, and w = -log τ + 0.3 i weighs rung i by e^0.3i.
     """
@@ -448,7 +450,7 @@ def tempered(k=1.5, decay=0.5, ladder=(0.1, 0.2, 0.4), chains=400):
 
 def test_tempering_visits_the_rungs_by_their_weights_and_samples_each_temperature():
     """Exact for Langevin, the prior in the potential: 5 standard errors over chains (error rate 3e-6)."""
-    visits, squares = tempered()
+    visits, squares = run_tempering()
     share = visits / visits.sum(axis=0)
     expected = np.exp(0.3 * np.arange(3)) / np.exp(0.3 * np.arange(3)).sum()
     z = (share.mean(axis=1) - expected) / (share.std(axis=1) / math.sqrt(share.shape[1]))
@@ -468,7 +470,7 @@ def test_a_potential_without_the_prior_would_be_caught():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hb.reference, "Reference", WithoutPrior)
-        visits, _ = tempered()
+        visits, _ = run_tempering()
     share = visits / visits.sum(axis=0)
     expected = np.exp(0.3 * np.arange(3)) / np.exp(0.3 * np.arange(3)).sum()
     z = (share.mean(axis=1) - expected) / (share.std(axis=1) / math.sqrt(share.shape[1]))

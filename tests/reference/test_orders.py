@@ -27,7 +27,7 @@ def method_of(word, tau):
 
 
 def measured_order(errors, hs, floor):
-    """The slope at the two smallest h; None where the error has vanished, which is better than any order."""
+    """Return the slope at the two smallest h, or None where there is no error left."""
     errors = np.abs(errors)
     if errors[-1] < floor:
         return None
@@ -44,7 +44,7 @@ def lowest(orders):
 
 
 def quadratic_biases(word, tau, k, hs):
-    """The biases of k θ², θp and p², relative to τ, at the end of the word."""
+    """Return the biases of k θ², θp and p², relative to τ, at the end of the word."""
     laws = [covariance(hb.Partition(method_of(word, tau), h), k, rotated=False) for h in hs]
     return np.array([[k * V[0, 0] / tau - 1, V[0, 1] / tau, V[1, 1] / tau - 1] for V in laws]).T
 
@@ -89,7 +89,7 @@ def exact_theta2():
 
 
 def hermite(x, count):
-    """Hermite polynomials orthonormal under N(0, 1): an array (count, len(x))."""
+    """Return Hermite polynomials orthonormal under N(0, 1): an array (count, len(x))."""
     values = np.empty((count, len(x)))
     values[0], values[1] = 1, x
     for n in range(1, count - 1):
@@ -103,7 +103,7 @@ def gauss(count):
 
 
 def stationary_moments(word, h, in_theta=56, in_p=14, in_noise=12):
-    """E θ², E θp and E p² of the stationary law at the end of the word, from its one-step kernel."""
+    """Return E θ², E θp and E p² at the end of the word, from its one-step kernel."""
     slots = sum(s.slot is not None for s in parse(word, type(method_of(word, TAU)).__name__))
     (x, wx), (y, wy), (z, wz) = gauss(2 * in_theta), gauss(2 * in_p), gauss(in_noise)
     noise = np.array(list(product(z, repeat=slots)))
@@ -139,7 +139,7 @@ def stationary_moments(word, h, in_theta=56, in_p=14, in_noise=12):
 
 @pytest.fixture(scope="module")
 def well_biases():
-    """The biases of θ², θp and p² at each h, by word, computed when first asked for."""
+    """Return the biases of θ², θp and p² at each h, by word, computed when first asked for."""
     known = {}
 
     def biases(word):

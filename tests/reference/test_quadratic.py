@@ -29,7 +29,7 @@ K2 = np.array([[2.0, -0.6], [-0.6, 1.1]])
 
 
 def letter_product(substeps, h, K, **coefficients):
-    """The letters of half a rotation, the gradient evaluated at the θ that the first of them finds."""
+    """Return the map of half a rotation; the gradient is evaluated at the θ that its first letter finds."""
     step = Linear(K)
     step.evaluate()
     for s in substeps:
@@ -46,7 +46,7 @@ def assert_same_step(real, expected, tolerance=1e-12):
 
 
 def assert_conjugate(partition, substeps, h, K, **coefficients):
-    """The rotated step R and the word W differ by the opening: R·opening = opening·W, in the noise too."""
+    """Check R·opening = opening·W for the rotated step R and the word W, in the noise too."""
     rotation = rotate(substeps)
     opening, S_opening = letter_product(rotation.opening, h, K, **coefficients)
     closing, S_closing = letter_product(rotation.closing, h, K, **coefficients)
@@ -104,7 +104,7 @@ def test_adaptive_words_at_fixed_xi_are_the_product_of_their_letters(word, h, xi
 
 
 def formulas(h, gamma, tau, k):
-    """k var θ, cov(θ, p) and var p of the stationary law, for each word and where θ is seen."""
+    """Return k var θ, cov(θ, p) and var p of the stationary law, for each word and place where θ is seen."""
     u, a = h * h * k, math.exp(-gamma * h)
     hot, D = tau / (1 - u / 4), 2 * (1 + a) - u
     return {
@@ -225,7 +225,7 @@ NOISY_WORDS = ["BAOAB", "BAOA", "OBABO", "ABOBA", "OBA"]
 
 
 def heating(word, h, gamma, k, s, reference=hb.Reference):
-    """k var θ that the noise of the gradient adds, when every *call* of the gradient has noise of its own.
+    """Return the k var θ that gradient noise adds, when every *call* of the gradient has noise of its own.
 
     One chain for each column: the two basis vectors, and the noise of up to three calls.
     """
@@ -246,7 +246,7 @@ def heating(word, h, gamma, k, s, reference=hb.Reference):
 
 
 class RedrawnGradient(hb.Reference):
-    """Broken on purpose: the closing and the opening kick draw their gradients independently."""
+    """A control, broken on purpose: closing and opening kick draw their gradients independently."""
 
     def _apply(self, member, substeps, n, observe=None):
         self._G = self._negative_gradient(batch=0)
@@ -304,7 +304,7 @@ HIDDEN, OUTPUT = slice(0, 3), slice(3, 5)
 
 
 def two_part_step(h, hidden, output):
-    """One rotated step of two parts: the gradient, then each part's closing and opening."""
+    """Return one rotated step of two parts: the gradient, then each part's closing and opening."""
     step = Linear(COUPLED)
     step.evaluate()
     for at, (word, gamma, tau) in ((HIDDEN, hidden), (OUTPUT, output)):
@@ -346,7 +346,7 @@ def test_parts_with_different_coefficients_are_the_product_of_their_letters(name
 
 
 def configurational_temperatures(V):
-    """E[θ·∇U]/N of each part: its temperature as its positions see it."""
+    """Return E[θ·∇U]/N of each part: its temperature as its positions see it."""
     virial = np.diag(COUPLED @ V[:5, :5])
     return virial[HIDDEN].mean(), virial[OUTPUT].mean()
 

@@ -174,7 +174,7 @@ COUNT = 10_000_000
 
 @pytest.fixture(scope="module")
 def sample():
-    """Four slots, five chains, two steps, 250,000 elements each: in the order of the address."""
+    """Return numbers of four slots, five chains and two steps, 250,000 elements each, as addressed."""
     return np.concatenate(
         [
             normals(2024, NOISE, slot, np.arange(5)[:, None], np.arange(2), 0, 250_000).ravel()
@@ -220,7 +220,7 @@ def test_uniforms_are_uniform():
 
 
 def correlation(x, y):
-    """The correlation in units of its standard error."""
+    """Return the correlation in units of its standard error."""
     return np.mean(x * y) * math.sqrt(x.size)
 
 
@@ -265,7 +265,10 @@ def test_the_correlation_tests_can_see_a_shared_number():
 
 
 def worst_avalanche(rounds, blocks=8192):
-    """Flip each bit of counter and seed: how many standard errors is a bit of the output from a fair coin?"""
+    """Flip each bit of counter and seed, and return how far an output bit is from a fair coin at most.
+
+    The distance is in standard errors.
+    """
     counter = np.random.default_rng(1).integers(0, 2**32, size=(4, blocks), dtype=np.uint64)
     seed = 12345
     before = philox(counter, seed, rounds)

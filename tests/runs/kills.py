@@ -1,4 +1,4 @@
-"""Runs killed with SIGKILL at random moments, and resumed: do they end as if nothing had happened?
+"""Kill runs with SIGKILL at random moments, resume them, and check that they end as if undisturbed.
 
     python -m tests.runs.kills 200
 
@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 
 import heatbath as hb
-from tests.processes import dies_at, forked, was_killed
+from tests.processes import killed_after_writing, start_copy, was_killed
 from tests.runs import differences
 
 PROBLEM = hb.datasets.spirals(n_train=200, n_test=100)
@@ -43,12 +43,12 @@ def kill_early(path, chance, midway):
     """Kill the run at a checkpoint after its start: 1, 5, 21, 85 steps, on any machine."""
     last = chance.randint(3, 6)
     numbers = count(1)
-    assert dies_at(lambda: start_or_continue(path), lambda _: next(numbers) == last, midway)
+    assert killed_after_writing(lambda: start_or_continue(path), lambda _: next(numbers) == last, midway)
 
 
 def kill_any_time(path, seconds, chance):
     """Kill the run after a part of its usual time, and return True if it was writing then."""
-    child = forked(lambda: start_or_continue(path))
+    child = start_copy(lambda: start_or_continue(path))
     time.sleep(chance.uniform(0.0, seconds))
     part = path.with_name(f".{path.name}.{child}.part")
     if chance.random() < 0.5:

@@ -20,7 +20,7 @@ from heatbath.runs import file
 from heatbath.runs.continuation import plan_differences
 from heatbath.runs.dataset import RESULTS
 from heatbath.runs.serialise import checksum
-from tests.processes import done_apart
+from tests.processes import run_in_copy
 from tests.runs import SHORT, SMALL, SPIRALS, Interrupting, differences, same_bits, small_run
 
 OWN = {
@@ -371,7 +371,7 @@ def test_errors_name_folders_that_are_missing_or_cannot_be_written(run, tmp_path
 
 
 def test_the_error_names_a_folder_without_permission(tmp_path):
-    """In a process of its own: root may write anywhere, so it becomes nobody first."""
+    """Root may write anywhere, so a process of its own becomes nobody first."""
     run = small_run()
     run.save(tmp_path / "run.nc")  # with all that it imports, which nobody may not read everywhere
 
@@ -386,7 +386,7 @@ def test_the_error_names_a_folder_without_permission(tmp_path):
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o555)
         path = os.path.join(folder, "run.nc")
-        done = done_apart(save)
+        done = run_in_copy(save)
         assert done.returncode == 0, done.stderr
         assert f"{path} cannot be written: Permission denied" in done.stdout
         assert os.listdir(folder) == []
@@ -418,7 +418,7 @@ def test_when_there_is_no_room_nothing_is_left_behind(tmp_path):
         except OSError as error:
             print(error)
 
-    done = done_apart(save)
+    done = run_in_copy(save)
     assert done.returncode == 0, done.stderr
     assert f"{tmp_path / 'run.nc'} cannot be written: File too large" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["run.nc"]

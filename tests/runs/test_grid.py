@@ -60,7 +60,7 @@ def test_the_chains_of_a_sweep_bear_their_coefficients_and_repeats():
 
 
 def test_starts_noise_and_batches_depend_on_the_repeat_only():
-    """With the same value twice, both points are the same run; with two draws the data are the repeat's."""
+    """Two points with the same value are the same run; with two draws, each repeat has its data."""
     problem = hb.datasets.spirals(n_train=50, n_test=20, draws=2)
     run = hb.sweep(problem, SMALL, hb.LOL(tau=[1e-3, 1e-3]), chains=3, momenta="thermal", **SHORT)
     np.testing.assert_array_equal(run.theta[:3], run.theta[3:])

@@ -136,7 +136,7 @@ def test_records_that_are_past_or_too_late_are_refused():
 
 
 def three_changes(word):
-    """A run with three changes of coefficients, and the partition that says the same."""
+    """Return a run with three changes of coefficients, and the partition with the same schedule."""
 
     def partition(h, tau, gamma):
         adaptive = hb.AdaptiveLangevin(tau, 0.01, 0.1)

@@ -168,7 +168,7 @@ def test_training_in_another_thread_does_not_touch_signals():
 
 
 def test_ctrl_c_from_outside_ends_a_script_in_order(tmp_path):
-    """As a user would: a signal from the terminal, in the middle of a long run with a checkpoint."""
+    """A signal arrives in the middle of a long run with a checkpoint, as it would from a terminal."""
     path = tmp_path / "run.nc"
     code = f"""
 import warnings, heatbath as hb

@@ -17,7 +17,7 @@ from scipy import stats
 import heatbath as hb
 from heatbath.models.likelihood import SCALE, SHAPE, Likelihood, draw_prior, spread
 from heatbath.prediction.predictive_distributions import Categorical
-from tests.processes import done_apart, script
+from tests.processes import run_in_copy, run_script
 from tests.runs import SMALL, SPIRALS
 
 with warnings.catch_warnings():
@@ -99,7 +99,7 @@ def test_without_arviz_the_error_names_the_extra(monkeypatch, warm):
 
 
 def test_what_arviz_announces_once_a_day_does_not_reach_the_user(tmp_path):
-    """In a new process, with a cache folder in which ArviZ finds no trace of an announcement."""
+    """A new process has a cache folder in which ArviZ finds no trace of an announcement."""
     code = """
 import heatbath as hb
 problem = hb.datasets.spirals(n_train=50, n_test=10)
@@ -116,7 +116,7 @@ print(hb.train(problem, hb.MLP((5,)), hb.LOL(), 20, 5, chains=2, samples=5).to_a
 
 def test_the_example_prints_its_table():
     example = Path(__file__).parents[2] / "examples" / "convergence.py"
-    done = done_apart(script(example, "--steps", "2000"))
+    done = run_in_copy(run_script(example, "--steps", "2000"))
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"Langevin, τ = .*│ +\d\.\d\d │ +\d+\.\d % │", done.stdout)) == 3
 
@@ -265,7 +265,7 @@ def shares_of(law, y):
 
 @pytest.mark.parametrize("kind", ["counts", "Student", "Student, known", "network"])
 def test_other_likelihoods_have_their_own_densities_and_data(kind):
-    """By the laws of SciPy, of posterior and prior: with weights, in units, at a temperature below 1."""
+    """Posterior and prior agree with SciPy's laws: with weights, in units, at a temperature below 1."""
     task, y = ("counts", np.floor(np.exp(X[:, 0]))) if kind == "counts" else ("regression", Y[:, 0])
     options = {
         "counts": {},

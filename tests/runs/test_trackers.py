@@ -500,7 +500,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_runs_with_stand_ins(monkeypatch, tmp_path):
-    """Its first three snippets; the last is that of the example."""
+    """The first three snippets run; the last is that of the example."""
     points, settings, ends, files = [], {}, [], []
     stand_in_for_tensorboard(monkeypatch, points, settings, ends)
     mlflow, _, active = stand_in_for_mlflow(monkeypatch, points, settings, ends)

@@ -41,7 +41,10 @@ def step(model, optimizer, x):
 
 
 def train_with_ddp(rank, seed, fused):
-    """Parameters, momenta, ξ and seed after training on data of this process; torch's seeds differ, too."""
+    """Return parameters, momenta, ξ and seed after training on data of this process.
+
+    torch's seeds differ between processes, too.
+    """
     torch.manual_seed(10 + rank)
     model = DistributedDataParallel(build_network())
     optimizer = ht.AdLaLa(model, lr=0.1, tau=1e-2, seed=seed, fused=fused)
@@ -62,7 +65,7 @@ def build_langevin(parameters, tau=1e-2, **options):
 
 
 def groups_of_parts(model):
-    """The parts of AdLaLa, as groups."""
+    """Return the parts of AdLaLa as groups."""
     return [
         {"params": list(model[0].parameters()), "part": "hidden"},
         {"params": list(model[2].parameters()), "part": "output"},
@@ -80,7 +83,7 @@ TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def build_optimizer(name, model, wrapper=None, **options):
-    """An optimiser, alone or within a wrapper that shards it."""
+    """Return an optimiser, alone or within a wrapper that shards it."""
     kind, coefficients, given = KINDS[name]
     chosen = {"lr": 0.1, "seed": 3} | coefficients | options
     if wrapper is None:
@@ -91,7 +94,7 @@ def build_optimizer(name, model, wrapper=None, **options):
 
 
 def shard_model(model, mesh, how):
-    """The model as it may be sharded: by rows as FSDP2 does it, by columns, in blocks, or whole on each."""
+    """Shard a model by rows as FSDP2 does it, by columns, in blocks, or leave it whole on each process."""
     if how == "fsdp":
         fully_shard(model, mesh=mesh)
         return
@@ -113,8 +116,10 @@ def draw_inputs():
 
 
 def count_reductions(fused, mesh):
-    """How often p·p of the two adaptive parts was added up in a step, after the first, at which θ·∇L is too;
-    and how many passes it has."""
+    """Return how many sums over processes the second step makes, and how many passes it has.
+
+    It sums p·p of the two adaptive parts. The first step also sums θ·∇L.
+    """
     torch.manual_seed(5)
     model = build_network().double()
     fully_shard(model, mesh=mesh)
@@ -145,7 +150,7 @@ def collect_results(model, optimizer, momenta):
 
 
 def train_sharded(name, how, fused, mesh=None, kind=torch.float64):
-    """Parameters, momenta, ξ and temperatures of a run on the same data in every process."""
+    """Return parameters, momenta, ξ and temperatures of a run on the same data in every process."""
     torch.manual_seed(5)
     model = build_network().to(kind)
     if how:
@@ -162,7 +167,7 @@ def train_sharded(name, how, fused, mesh=None, kind=torch.float64):
 
 
 def train_with_zero(name, fused, group):
-    """The same, of an optimiser that is sharded by ZeRO over a group of processes; its first one knows."""
+    """Return the same for an optimiser that ZeRO shards over a group; None but in its first process."""
     torch.manual_seed(5)
     model = build_network().double()
     ddp = DistributedDataParallel(model, process_group=group)
@@ -182,7 +187,7 @@ def train_with_zero(name, fused, group):
 
 
 def compare_moved_run(group):
-    """How far a run that was in two processes by ZeRO, in one, and in two again is from one that was not."""
+    """Return how far a run that moves from two ZeRO processes to one and back is from one that stays."""
     torch.manual_seed(5)
     model = build_network().double()
     expected = build_optimizer("AdaptiveLangevin", model)
@@ -211,19 +216,19 @@ def compare_moved_run(group):
 
 
 def largest_difference(found, expected):
-    """The largest difference."""
+    """Return the largest difference between tensors."""
     return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True) if a.numel())
 
 
 class WithAnotherGroup(ht.Langevin):
-    """One that makes other groups than it is given, as AdLaLa does with `output=`."""
+    """An optimiser that makes other groups than it is given, as AdLaLa does with `output=`."""
 
     def __init__(self, groups, **options):
         super().__init__([*groups, {"params": [torch.nn.Parameter(torch.zeros(3))]}], **options)
 
 
 class WithAnotherParameter(ht.Langevin):
-    """One that has other parameters in its groups than it is given."""
+    """An optimiser that has other parameters in its groups than it is given."""
 
     def __init__(self, groups, **options):
         groups = [{"params": [torch.nn.Parameter(torch.zeros(3))]} for _ in groups]
@@ -252,7 +257,7 @@ def zero_copied(rank):
 
 
 def zero_without_its_name(rank, seed=None):
-    """Without `sharded_by` an optimiser takes its share of the parameters for the whole model."""
+    """Step a ZeRO optimiser without `sharded_by`, which takes its share of the model for the whole."""
     torch.manual_seed(5)
     wrapped = ZeroRedundancyOptimizer(
         build_network().parameters(), ht.Langevin, lr=0.1, gamma=1.0, tau=1e-2, seed=seed
@@ -274,7 +279,7 @@ def zero_named_by_another(rank):
 
 
 def fsdp1(rank, original):
-    """With flat parameters, or with views of them in place of the original ones."""
+    """Step a model of FSDP1 with flat parameters, or with views of them in place of the original ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = FullyShardedDataParallel(
@@ -296,7 +301,7 @@ def two_meshes(rank):
 
 
 def shards_of_shards(rank):
-    """Tensor parallelism of every layer, and FSDP over it along the same dimension."""
+    """Step a model with tensor parallelism in every layer, and FSDP over the same dimension."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
     model = parallelize_module(torch.nn.Linear(4, 8), mesh["model"], ColwiseParallel())
     fully_shard(model, mesh=mesh["data"])
@@ -304,7 +309,7 @@ def shards_of_shards(rank):
 
 
 def chains_of_shards(rank):
-    """After a pass, so that its parameters are whole for the time."""
+    """Make chains of a sharded model after a pass, so that its parameters are whole for the time."""
     model = build_network()
     fully_shard(model, mesh=init_device_mesh("cpu", (WORLD,)))
     model(torch.ones(1, 3))
@@ -317,8 +322,8 @@ def shards_of_chains(rank):
     build_langevin(chains)
 
 
-def replaced(rank):
-    """As DeepSpeed does: each process has a part of all parameters, flattened, in their place."""
+def flattened_as_by_deepspeed(rank):
+    """Step with each process holding a part of all parameters, flattened, as DeepSpeed does."""
     model = build_network()
     optimizer = build_langevin(model.parameters(), seed=1)
     flat = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
@@ -326,8 +331,8 @@ def replaced(rank):
     optimizer.step()
 
 
-def stages(rank, seeds=(None,) * WORLD):
-    """Each process has a layer of its own, of the same shape."""
+def pipeline_stages(rank, seeds=(None,) * WORLD):
+    """Step with each process holding a layer of its own, of the same shape."""
     torch.manual_seed(rank)
     layer = torch.nn.Linear(4, 4)
     optimizer = build_langevin(layer.parameters(), seed=seeds[rank])
@@ -343,8 +348,10 @@ def build_sharded_model(seed, mesh):
 
 
 def save_and_load(rank, folder, pair, mesh):
-    """The seed of a sharded model where none was given, and its parameters after steps that follow a file,
-    which two have written; and those of four that have read it."""
+    """Return the seed of a sharded model where none was given, and its state around a checkpoint.
+
+    The parameters follow steps after a file that two processes have written, and those of four that read it.
+    """
     model, optimizer = build_sharded_model(rank, pair)
     for n in range(6):
         if n == 2 and rank % 2 == 0:
@@ -375,7 +382,7 @@ def save_and_load(rank, folder, pair, mesh):
 
 
 def compare_sharded_runs(meshes, pairs):
-    """The largest difference of each run to that of a whole model in one process."""
+    """Return the largest difference of each run to that of a whole model in one process."""
     differ = {}
     for name in KINDS:
         for fused in (True, False):
@@ -418,15 +425,15 @@ REFUSED = {
     "shards of shards": shards_of_shards,
     "chains of shards": chains_of_shards,
     "shards of chains": shards_of_chains,
-    "DeepSpeed": replaced,
-    "stages": stages,
-    "stages with one seed": lambda rank: stages(rank, (9,) * WORLD),
-    "stages with seeds": lambda rank: stages(rank, (1, 2, 3, 4)),
+    "DeepSpeed": flattened_as_by_deepspeed,
+    "stages": pipeline_stages,
+    "stages with one seed": lambda rank: pipeline_stages(rank, (9,) * WORLD),
+    "stages with seeds": lambda rank: pipeline_stages(rank, (1, 2, 3, 4)),
 }
 
 
 def run_process(folder, rank):
-    """What training has led to, and what was said to each that was tried."""
+    """Train in this process, try what must be refused, and write the results and messages to a file."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
     pairs = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pairs", "two"))
@@ -449,7 +456,7 @@ def run_process(folder, rank):
 
 
 def main(folder):
-    """All of them; where one fails, the others are ended."""
+    """Run all processes; if one fails, end the others."""
 
     def child(rank):
         try:

@@ -12,7 +12,7 @@ from torch.nn.functional import avg_pool2d, relu
 
 
 class Residual(nn.Module):
-    """Two convolutions with batch norms, and a shortcut."""
+    """A block of two convolutions with batch norms, and a shortcut."""
 
     def __init__(self, before, after, stride=1):
         super().__init__()
@@ -26,7 +26,7 @@ class Residual(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Two stages of two residual blocks, for pictures of 14 x 14."""
+    """A network of two stages of two residual blocks, for pictures of 14 x 14."""
 
     def __init__(self, width=8):
         super().__init__()
@@ -40,7 +40,7 @@ class ResNet(nn.Module):
 
 
 def digits(kind, count):
-    """MNIST, from HEATBATH_DATA (see conftest.py), in half the resolution; None where it is not there."""
+    """Return MNIST from HEATBATH_DATA (see conftest.py) at half the resolution, or None if it is missing."""
     folder = Path(os.environ.get("HEATBATH_DATA", "")) / "mnist"
     if not (folder / f"{kind}-images-idx3-ubyte.gz").is_file():
         return None
@@ -53,7 +53,7 @@ def digits(kind, count):
 
 
 def gpt2(seed=0, **options):
-    """A small language model, from a configuration."""
+    """Return a small language model, made from a configuration."""
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(
         vocab_size=16, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0,
@@ -63,8 +63,11 @@ def gpt2(seed=0, **options):
     return transformers.GPT2LMHeadModel(config)
 
 
-def text(count, seed, jumps=(1, 2)):
-    """Sequences in which every letter is one of the next two (or of other `jumps`): log 2 of entropy."""
+def letter_sequences(count, seed, jumps=(1, 2)):
+    """Return sequences in which every letter is one of the next two (or of other `jumps`).
+
+    A letter has log 2 of entropy.
+    """
     generator = torch.Generator().manual_seed(seed)
     start = torch.randint(0, 16, (count, 1), generator=generator)
     jump = torch.tensor(jumps)[torch.randint(0, 2, (count, 16), generator=generator)]

@@ -95,8 +95,10 @@ def test_skorch_with_cross_validation():
 
 @pytest.mark.parametrize(("by_the_trainer", "epochs"), [(False, 40), (True, 10)])
 def test_the_hugging_face_trainer_on_a_small_transformer(tmp_path, by_the_trainer, epochs):
-    """With an optimiser that is given to it, or that it makes, on text that the test makes: after "a" comes
-    "b", after "b" comes "c", and so on."""
+    """The optimiser is given to the Trainer, or made by it.
+
+    The test makes the text: after "a" comes "b", after "b" comes "c", and so on.
+    """
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
     config = transformers.GPT2Config(

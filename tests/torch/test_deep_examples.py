@@ -7,15 +7,18 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import heatbath.torch as ht
-from tests.torch.deep import ResNet, digits, gpt2, text
+from tests.torch.deep import ResNet, digits, gpt2, letter_sequences
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # warnings of other libraries
 
 
 @pytest.mark.skipif(digits("train", 1) is None, reason="HEATBATH_DATA has no MNIST")
 def test_a_residual_network_learns_mnist():
-    """LOL by blocks, with the defaults: of 8 seeds the accuracies were 0.921 to 0.942, 0.932 ± 0.007, and the
-    log losses 0.223 to 0.308, 0.252 ± 0.026, so that the bounds are more than five deviations off."""
+    """LOL by blocks learns with the defaults.
+
+    Of 8 seeds the accuracies were 0.921 to 0.942, 0.932 ± 0.007, and the log losses 0.223 to 0.308,
+    0.252 ± 0.026, so that the bounds are more than five deviations off.
+    """
     x, y = digits("train", 4000)
     x_test, y_test = digits("t10k", 2000)
     torch.manual_seed(0)
@@ -36,7 +39,7 @@ def test_a_residual_network_learns_mnist():
 
 
 def train_with_trainer(tmp_path, model, optimizer_arguments, data, epochs):
-    """The model after some epochs of the Trainer, which makes the optimiser."""
+    """Return the model after some epochs of the Trainer, which makes the optimiser."""
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
     arguments = transformers.TrainingArguments(
@@ -59,20 +62,22 @@ def loss_on(model, data):
 
 @pytest.fixture(scope="module")
 def language_model(tmp_path_factory):
-    """A small language model, trained by AdLaLa in the Trainer, and its optimiser."""
+    """Return a small language model, trained by AdLaLa in the Trainer, and its optimiser."""
     pytest.importorskip("transformers")
     model = gpt2()
     optimizer = train_with_trainer(
-        tmp_path_factory.mktemp("trainer"), model, {"tau": 1e-6}, text(512, 0), epochs=10
+        tmp_path_factory.mktemp("trainer"), model, {"tau": 1e-6}, letter_sequences(512, 0), epochs=10
     )
     return model, optimizer
 
 
 def test_a_language_model_learns_its_text_in_the_trainer(language_model):
-    """Text with log 2 = 0.693 of entropy a letter, and at first log 16. In a loop of our own 8 seeds had
-    0.702 to 0.714."""
+    """The text has log 2 = 0.693 of entropy a letter; the loss starts at log 16.
+
+    In a loop of our own 8 seeds had 0.702 to 0.714.
+    """
     model, optimizer = language_model
-    assert loss_on(model, text(256, 1)) < 0.76
+    assert loss_on(model, letter_sequences(256, 1)) < 0.76
     assert optimizer.param_groups[0]["step"] == 160
     assert [group["name"] for group in optimizer.param_groups] == [
         "embeddings", "norms and biases", "transformer.h.0", "transformer.h.1", "lm_head",
@@ -80,8 +85,10 @@ def test_a_language_model_learns_its_text_in_the_trainer(language_model):
 
 
 def test_adapters_are_sampled_alone(language_model, tmp_path):
-    """Of a language model that learns another text: letters one or three places further. In a loop of our own
-    8 seeds came to 0.31 to 0.40 of the loss before."""
+    """A language model learns another text by its adapters: letters one or three places further.
+
+    In a loop of our own 8 seeds came to 0.31 to 0.40 of the loss before.
+    """
     peft = pytest.importorskip("peft")
     model = gpt2()
     model.load_state_dict(language_model[0].state_dict())
@@ -89,7 +96,7 @@ def test_adapters_are_sampled_alone(language_model, tmp_path):
     torch.manual_seed(1)
     config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["c_attn", "c_fc"], task_type="CAUSAL_LM")
     adapted = peft.get_peft_model(model, config)
-    data, new = text(256, 2, jumps=(1, 3)), text(128, 3, jumps=(1, 3))
+    data, new = letter_sequences(256, 2, jumps=(1, 3)), letter_sequences(128, 3, jumps=(1, 3))
     before = loss_on(adapted, new)
     n = data.shape[0] * (data.shape[1] - 1)
     posterior = ht.LossPosterior("cross_entropy", n=n, prior=0.3, temperature=0.1)

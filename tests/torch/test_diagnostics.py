@@ -61,7 +61,7 @@ def test_gradient_noise_of_a_torch_model_is_the_variance_over_its_batches():
 
 
 def test_batches_of_a_shuffled_epoch_differ_by_more_and_the_documented_factor_corrects_it():
-    """In the mean over all ways to cut 6 data into batches of 2."""
+    """The mean is over all ways to cut 6 data into batches of 2."""
     values = np.random.default_rng(0).standard_normal(6)
     weight = torch.nn.Linear(1, 1, bias=False).double()
     cuts = []

@@ -40,7 +40,7 @@ def test_a_torch_module_has_the_losses_of_the_same_dense_network(kind, error):
 
 
 class Tied(torch.nn.Module):
-    """Two layers with one weight, a recurrent one, a BatchNorm and a buffer that is no part of the state."""
+    """A model of layers with one weight, a recurrent one, a BatchNorm and a buffer outside the state."""
 
     def __init__(self):
         super().__init__()
@@ -114,8 +114,8 @@ def test_half_precision_is_rounded_once():
     assert (seen[0] == (0.63 * one + 0.37 * two).bfloat16()).float().mean() > 0.999
 
 
-def everything(model):
-    """All that must be as it was: the tensors themselves, where their values lie, and the values."""
+def full_state(model):
+    """Return all that must be restored: the tensors themselves, their addresses, and their values."""
     tensors = [*model.parameters(), *model.buffers()]
     return (
         [(id(t), t.data_ptr(), t.requires_grad, id(t.grad)) for t in tensors],
@@ -125,8 +125,8 @@ def everything(model):
     )
 
 
-def meddling(model):
-    """A loss that changes all it can."""
+def meddling_loss(model):
+    """Change all that a loss function can change, and return the loss."""
     model.train()
     model(3 * X)
     model.norm.eval()
@@ -152,11 +152,11 @@ def test_the_model_is_restored_whatever_happens(ending):
     model.second.bias.requires_grad_(False)
     states = [a.state_dict(), b.state_dict()]
     kept = [{name: v.clone() for name, v in state.items()} for state in states]
-    before = everything(model)
+    before = full_state(model)
     calls = []
 
     def loss_function(given):
-        loss = meddling(given)
+        loss = meddling_loss(given)
         calls.append(loss.item())
         if len(calls) == 4 and ending:
             raise ending
@@ -167,7 +167,7 @@ def test_the_model_is_restored_whatever_happens(ending):
             line_torch(model, loss_function, *states, ALPHAS)
     else:
         line_torch(model, loss_function, *states, ALPHAS)
-    assert everything(model) == before
+    assert full_state(model) == before
     for state, values in zip(states, kept, strict=True):
         assert all(torch.equal(state[name], values[name]) for name in values)
 
@@ -188,18 +188,18 @@ def test_an_existing_graph_is_not_invalidated():
 
 def test_a_model_may_be_its_own_end():
     model, other = tied(1).eval(), tied(2)
-    before = everything(model)
+    before = full_state(model)
     told = line_torch(model, squares, model.state_dict(), other.state_dict(), [0, 1])["loss"]
     assert float(told[0]) == squares(model).item()
     model.calls = tied(1).calls
-    assert everything(model)[1] == before[1]
+    assert full_state(model)[1] == before[1]
 
 
 def test_no_point_depends_on_what_the_loss_did_at_another():
     a, b, model = tied(1), tied(2), tied(3)
     states = a.state_dict(), b.state_dict()
-    told = line_torch(model, meddling, *states, ALPHAS)["loss"]
-    alone = [line_torch(model, meddling, *states, [alpha])["loss"].item() for alpha in ALPHAS]
+    told = line_torch(model, meddling_loss, *states, ALPHAS)["loss"]
+    alone = [line_torch(model, meddling_loss, *states, [alpha])["loss"].item() for alpha in ALPHAS]
     assert told.values.tolist() == alone
 
 
@@ -230,7 +230,7 @@ class Pressing(torch.nn.Linear):
 def test_ctrl_c_while_the_model_is_restored_waits_for_it():
     model = torch.nn.Sequential(Pressing(2, 2), torch.nn.Dropout())
     states = [{name: torch.randn_like(v) for name, v in model.state_dict().items()} for _ in range(2)]
-    before = everything(model)
+    before = full_state(model)
     points = []
 
     def loss_function(model):
@@ -242,7 +242,7 @@ def test_ctrl_c_while_the_model_is_restored_waits_for_it():
     with pytest.raises(KeyboardInterrupt):
         line_torch(model, loss_function, *states, ALPHAS)
     assert len(points) == 2
-    assert everything(model) == before
+    assert full_state(model) == before
 
 
 def test_wrong_states_and_losses_are_refused():

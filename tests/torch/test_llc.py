@@ -29,7 +29,7 @@ def half_square(outputs, targets):
 
 
 def regression():
-    """Inputs, targets and the module at the minimum of the loss."""
+    """Return inputs, targets and the module at the minimum of the loss."""
     generator = torch.Generator().manual_seed(0)
     X, noise = (torch.randn(N, k, dtype=torch.float64, generator=generator) for k in (SIZE, 1))
     X *= torch.linspace(0.5, 1.5, SIZE, dtype=torch.float64)
@@ -85,7 +85,7 @@ def test_a_linear_regression_has_the_exact_coefficient_within_its_interval(beta,
 
 
 def descend(only=None, g=30.0, steps=250):
-    """Gradient descent in place of a sampler, from another place than the minimum: where it ends."""
+    """Run gradient descent in place of a sampler, away from the minimum, and return where it ends."""
     model, kept = copy.deepcopy(MODEL), []
     with torch.no_grad():
         model.weight += 0.3 * torch.linspace(-1, 1, SIZE)
@@ -162,8 +162,8 @@ def test_mini_batches_heat_and_the_temperatures_show_it():
     assert values[1] > values[0] + 10
 
 
-def langevin(factor):
-    """At another temperature than it should be."""
+def langevin_at(factor):
+    """Return a maker of Langevin optimisers at a multiple of the right temperature."""
     return lambda chains, tau: ht.Langevin(chains, 0.5, 1.0, factor * tau, seed=1)
 
 
@@ -171,16 +171,20 @@ def langevin(factor):
     "ignore::heatbath._internal.warnings.OffTemperatureWarning"
 )  # of all chains together
 def test_the_interval_has_its_coverage_even_if_temperatures_show_no_bias():
-    """32 runs of four chains each, of one call, and 20 data that have the loss of the 1000. An interval of
-    95 % that is right leaves out the truth in more than 7 of them with a chance of 0.02 %, and one that has a
-    bias is wide enough or its temperature is off. The control: the mean and its error alone leave it out far
-    more often."""
+    """One call makes 32 runs of four chains, on 20 data that have the loss of the 1000.
+
+    A correct interval of 95 % leaves out the truth in more than 7 of them with a chance of 0.02 %. One that
+    has a bias is wide enough, or its temperature is off. The control: the mean and its error alone leave it
+    out far more often.
+    """
     factor = torch.linalg.qr(X).R * math.sqrt(SIZE / N)
     few = {"data": (factor, factor @ MODEL.weight.detach().T), "beta": N / math.log(N) / SIZE}
     for heated, g in ((1.0, 100.0), (1.05, 0.0)):
         k = N / math.log(N) * CURVATURES
         exact = 0.5 * (k / (k + g)).sum()
-        whole = estimate_coefficient(**few, sampler=langevin(heated), chains=128, draws=300, localization=g)
+        whole = estimate_coefficient(
+            **few, sampler=langevin_at(heated), chains=128, draws=300, localization=g
+        )
         plain = right = 0
         for first in range(0, 128, 4):
             trace, heat = (values[first : first + 4] for values in (whole.trace, whole.heat))
@@ -196,9 +200,12 @@ def test_the_interval_has_its_coverage_even_if_temperatures_show_no_bias():
 
 
 def test_steps_near_the_edge_of_stability_are_warned_of():
-    """One parameter of curvature k: h²k/4 is just the coarseness. It matters where curvatures vary: in the
-    regression of reduced rank below steps of 0.4 are stable but for rare excursions, which raise the
-    coefficient, and intervals that do not know of it miss the truth (benchmarks/intervals.py)."""
+    """With one parameter of curvature k, h²k/4 is just the coarseness.
+
+    It matters where curvatures vary. In the regression of reduced rank below, steps of 0.4 are stable but for
+    rare excursions, which raise the coefficient, and intervals that do not know of it miss the truth
+    (benchmarks/intervals.py).
+    """
     mask = {"weight": torch.arange(SIZE)[None] == 3}
     k = float((X[:, 3] ** 2).mean())
     few = {"only": mask, "chains": 2, "burn_in": 1, "draws": 16}
@@ -275,8 +282,10 @@ def test_loaders_give_each_chain_batches_and_one_batch_means_all_examples():
 
 
 def test_every_chain_sees_all_batches_of_a_loader_that_is_not_shuffled():
-    """With as many batches as chains each chain would sample the posterior of a quarter, at the temperature
-    of all, with every temperature right and half the coefficient."""
+    """With as many batches as chains, each chain could sample the posterior of a quarter.
+
+    It would do so at the temperature of all, with every temperature right and half the coefficient.
+    """
     answer = estimate_coefficient(
         list(zip(X.chunk(4), Y.chunk(4), strict=True)), lr=0.1, burn_in=100, draws=500
     )

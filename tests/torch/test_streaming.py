@@ -43,9 +43,11 @@ def make_stream(model, optimizer=None, temperature=1.0, lr=0.4, gamma=0.7, **opt
 
 
 def stationary_law_of(stream, batch, noises=0, draw=None):
-    """The mean and covariance of θ that a stream goes to if it has batches like this one for ever: its step
-    is fed basis vectors of (θ, p) and of the noise, and the Lyapunov equation is solved. `draw(batch, i)` is
-    a batch that differs by a unit of noise number i of the data, of `noises`."""
+    """Return the mean and covariance of θ that a stream reaches with batches like this one for ever.
+
+    Its step is fed basis vectors of (θ, p) and of the noise, and the Lyapunov equation is solved.
+    `draw(batch, i)` is a batch that differs by a unit of noise number i of the data, of `noises`.
+    """
     (parameter,) = stream.model.parameters()
     size = parameter.numel()
     kept = deepcopy(stream.state_dict())
@@ -189,7 +191,7 @@ def test_temperature_prior_and_momenta_follow_n(make, chains):
 
 
 def test_a_sampled_noise_is_drawn_for_any_number_of_examples():
-    """Also where n/n' is no binary fraction, so that the number of residuals has rounding errors."""
+    """It is drawn also where n/n' is no binary fraction, so that the number of residuals is rounded."""
     model = linear()
     optimizer = ht.Langevin(model, 0.4, 0.7, posterior=ht.LossPosterior("mse_loss", 1), seed=1)
     stream = ht.Stream(model, optimizer, functional.mse_loss, window=200, batch=20, steps=4)
@@ -236,7 +238,7 @@ INPUTS, SIZE, CHANGE, TOTAL = 10, 10, 300, 340
 
 
 def regression(seed, shift, change=CHANGE):
-    """Batches without end, in which the weights change by `shift` after so many of them."""
+    """Yield batches without end; the weights change by `shift` after `change` of them."""
     rng = np.random.default_rng(seed)
     weights = rng.standard_normal((INPUTS, 1))
     for i in count():
@@ -245,8 +247,8 @@ def regression(seed, shift, change=CHANGE):
         yield x, x @ now + S * rng.standard_normal((SIZE, 1))
 
 
-def adaptive(seed, **options):
-    """A stream on fresh examples with a thermostat that relaxes within a few of them: h²εNτ is 0.5."""
+def adaptive_stream(seed, **options):
+    """Return a stream on fresh examples with a thermostat that relaxes within a few: h²εNτ is 0.5."""
     torch.manual_seed(seed)
     model = torch.nn.Linear(INPUTS, 1, bias=False).double()
     posterior, tau, h = ht.LossPosterior("mse_loss", 1, noise=S), 1e-3, 0.1
@@ -259,14 +261,17 @@ def adaptive(seed, **options):
 
 @pytest.mark.parametrize("shift", [0.0, 0.8])
 def test_a_change_of_the_data_shows_in_loss_and_friction_and_not_in_the_temperature(shift):
-    """Of three streams, each within 100 examples by the loss. ξ rises in all of them, and its watch tells so
-    within 400 examples in one at least (it was one, when this was written: it is slower than the loss, and
-    may miss a change that is soon learned), while the temperature of these 40 batches is τ within 15 %: the
-    mean of p·p where the thermostat reads it is Nτ but for (ξ' - ξ)/(hεT). Without a change there is no alarm
-    in 340 batches of each, which at one in 10,000 has a chance of 90 % at least."""
+    """The loss shows the change within 100 examples in each of three streams.
+
+    ξ rises in all of them, and its watch tells so within 400 examples in at least one (it was one when this
+    was written: it is slower than the loss, and may miss a change that is soon learned). The temperature of
+    these 40 batches stays τ within 15 %: the mean of p·p where the thermostat reads it is Nτ but for (ξ' -
+    ξ)/(hεT). Without a change there is no alarm in 340 batches of each, which at one in 10,000 has a chance
+    of 90 % at least.
+    """
     by_friction = []
     for seed in range(3):
-        stream = adaptive(seed, false_alarms=math.inf)
+        stream = adaptive_stream(seed, false_alarms=math.inf)
         optimizer, told = stream.optimizer, {"loss": [], "friction": []}
         watches, xi, heat = {name: Watch(name, 20_000) for name in told}, [], []
         for number, batch in enumerate(islice(regression(seed, shift), TOTAL), start=1):
@@ -293,7 +298,7 @@ def test_a_change_of_the_data_shows_in_loss_and_friction_and_not_in_the_temperat
 
 @pytest.mark.parametrize("forget", [True, False])
 def test_examples_before_a_drift_are_forgotten_if_wanted(forget):
-    stream = adaptive(0, forget=forget, samples=5)
+    stream = adaptive_stream(0, forget=forget, samples=5)
     batches = regression(0, 2.0, 60)
     for _ in range(60):
         assert stream.learn(*next(batches)).drift is None
@@ -330,7 +335,7 @@ def test_the_window_keeps_the_latest_examples_in_order():
 
 
 class Endless(torch.utils.data.IterableDataset):
-    """Examples without an end."""
+    """A data set without an end."""
 
     def __iter__(self):
         for x, y in regression(0, 0.0):
@@ -461,7 +466,7 @@ def test_examples_of_another_type_are_refused_by_the_window():
 
 
 def test_other_chains_learn_after_one_has_diverged():
-    """Also where the noise is drawn, of which that of the lost chain stays."""
+    """They do so also where the noise is drawn; that of the lost chain stays."""
     chains = ht.Chains(linear(), 3, "same")
     posterior = ht.LossPosterior("mse_loss", 1)
     optimizer = ht.Langevin(chains, 0.05, 1.0, posterior=posterior, seed=3)
@@ -478,7 +483,7 @@ def test_other_chains_learn_after_one_has_diverged():
 
 
 def test_a_module_may_have_attributes_named_like_those_of_chains():
-    """What is many chains is told by its class."""
+    """The class tells whether a module is many chains."""
 
     class Counting(torch.nn.Linear):
         count, states, model = 7, (), None

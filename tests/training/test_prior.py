@@ -16,8 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::heatbath.OffTemperatureWarning"
 LINE = hb.MLP(())
 
 
-def linear(deviation, inputs=20, n=60, noise=0.5):
-    """A linear model whose coefficients have this standard deviation."""
+def linear_problem(deviation, inputs=20, n=60, noise=0.5):
+    """Return a problem for a linear model whose coefficients have this standard deviation."""
     generator = np.random.default_rng(3)
     X = generator.standard_normal((n, inputs))
     y = X @ (deviation * generator.standard_normal(inputs)) + noise * generator.standard_normal(n)
@@ -28,8 +28,11 @@ def partition(h=0.1, prior="auto", gamma=0.3, **posterior):
     return hb.Partition(hb.Langevin(gamma=gamma), h, hb.Posterior(prior, **posterior))
 
 
-def exact(problem, noise, T):
-    """The deviation with the largest evidence N(y; 0, T (s² + ς² X Xᵀ)), two parameters of size 1 beside."""
+def best_deviation(problem, noise, T):
+    """Return the deviation with the largest evidence N(y; 0, T (s² + ς² X Xᵀ)).
+
+    Two parameters of size 1 are counted beside it.
+    """
     X, y = problem.X_train[0], problem.Y_train[0, :, 0]
     X, s2 = np.column_stack([X, np.ones(len(X))]), (noise / problem.target_scale[0]) ** 2
     candidates = np.geomspace(0.05, 20, 2000)
@@ -47,13 +50,13 @@ def exact(problem, noise, T):
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 @pytest.mark.parametrize("deviation", [0.2, 3.0])
 def test_the_evidence_of_a_linear_model_is_largest_at_the_prior_found(deviation, temperature):
-    problem = linear(deviation)
+    problem = linear_problem(deviation)
     given = partition(noise=0.5, temperature=temperature)
     run = hb.train(problem, LINE, given, 12_000, 60, 16, record=1)
     rounds = np.array(run.found.priors)
     assert len(rounds) >= 8  # the first rounds may be too hot
     assert run.partition.posterior.prior == run.found.priors[-1]
-    known = exact(problem, 0.5, temperature)
+    known = best_deviation(problem, 0.5, temperature)
     assert np.exp(np.log(rounds[-5:]).mean()) == pytest.approx(known, rel=0.06)
     assert rounds[-1, 0] == pytest.approx(known, rel=0.12)
     assert abs(math.log(known)) > 0.3  # not where it began
@@ -75,12 +78,12 @@ def test_rounds_have_a_quarter_of_the_steps_or_there_are_none():
     assert prior_search.plan_rounds(10**6) == (10, 300)
     assert prior_search.plan_rounds(400) == (3, 33)
     assert prior_search.plan_rounds(200) == (0, 0)
-    run = hb.train(linear(1.0), LINE, partition(), 200, 60, 2, record=1)
+    run = hb.train(linear_problem(1.0), LINE, partition(), 200, 60, 2, record=1)
     assert run.found.priors == ((1.0,),)
     assert run.plan.start is None
 
 
-PROBLEM, NETWORK = linear(0.3, inputs=2, n=40), hb.MLP((5,), "tanh")
+PROBLEM, NETWORK = linear_problem(0.3, inputs=2, n=40), hb.MLP((5,), "tanh")
 
 
 def test_a_run_is_bit_for_bit_the_run_with_the_prior_found(tmp_path):

@@ -31,7 +31,7 @@ def test_what_is_chosen():
 
 
 class PretendedRunner:
-    """Gives trials the temperatures of a function of h and the start, and notes the starts."""
+    """A runner whose trials have temperatures given by a function of h and the start; it notes starts."""
 
     def __init__(self, temperature):
         self.temperature, self.starts = temperature, []

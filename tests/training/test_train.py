@@ -15,7 +15,7 @@ from heatbath import Progress
 from heatbath.models import dense
 from heatbath.reference.quadratic import covariance
 from tests.optional import optional
-from tests.processes import done_apart
+from tests.processes import run_in_copy
 
 torch = optional("torch")
 
@@ -144,8 +144,8 @@ def test_progress_is_told_what_it_needs():
 # The law, through the engine
 
 
-def line():
-    """A line through data at 0: a quadratic loss of slope and intercept, and its Hessian."""
+def line_through_data():
+    """Return a line through data at 0, a quadratic loss of slope and intercept, and its Hessian."""
     X = np.random.default_rng(0).standard_normal((40, 1))
     problem = hb.datasets.from_arrays(X, 0 * X[:, 0], X_test=X, y_test=0 * X[:, 0], task="regression")
     design = np.hstack([problem.X_train[0], np.ones((40, 1))])
@@ -153,7 +153,7 @@ def line():
 
 
 def z_scores(theta, V):
-    """How far the second moments of the chains' θ are from V, in standard errors."""
+    """Return how far the second moments of the chains' θ are from V, in standard errors."""
     products = theta[:, :, None] * theta[:, None, :]
     return (products.mean(axis=0) - V) / (products.std(axis=0) / np.sqrt(len(products)))
 
@@ -168,7 +168,7 @@ def test_the_engine_samples_the_exact_law_on_a_linear_network(method):
 
     Statistical: three entries within 4.5 standard errors (error rate 2e-5); a tenth off would be seen.
     """
-    problem, hessian = line()
+    problem, hessian = line_through_data()
     partition = hb.Partition(method, 0.9)
     run = hb.train(problem, hb.MLP(()), partition, steps=60, batch=40, chains=20_000, record=1, seed=3)
     V = covariance(partition, hessian, rotated=getattr(method, "word", "") != "BAOBA")[:2, :2]
@@ -243,7 +243,7 @@ def test_a_forked_child_can_train_after_its_parent_has():
     def again():
         np.testing.assert_array_equal(short(threads=2).theta, before)
 
-    done = done_apart(again)
+    done = run_in_copy(again)
     assert done.returncode == 0, done.stderr
     again()
 

@@ -14,7 +14,7 @@ def test_rungs_halve():
 
 
 class PretendedTrainer:
-    """Gives every candidate a fixed loss, infinite for one that diverges, and notes what it was asked."""
+    """A trainer that gives candidates fixed losses, infinite for divergence, and notes the requests."""
 
     def __init__(self, losses):
         self.losses, self.trained, self.again, self.dropped = losses, [], [], []

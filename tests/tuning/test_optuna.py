@@ -15,8 +15,8 @@ COMPLETE, PRUNED, FAIL = (getattr(optuna.trial.TrialState, name) for name in ("C
 
 
 @pytest.fixture(autouse=True)
-def quiet():
-    """What Optuna itself says of a new study is the user's to silence."""
+def silence_optuna():
+    """Silence Optuna's own messages about a new study."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     yield

@@ -135,7 +135,7 @@ def test_the_best_are_run_again_with_more_chains(found):
 
 
 def test_the_scores_are_those_of_averages_over_the_second_half():
-    """Of a rung: here from step 200 on to 400, at the examples that each chain does not see."""
+    """Here this is the half of a rung from step 200 to 400, at the examples each chain does not see."""
     found = tuned(candidates=2, seed=1)
     trial = found.best["partition"]
     sets, chosen = held_out(SPIRALS, 0.2, 2, 1)
@@ -342,15 +342,17 @@ def test_a_method_of_which_all_diverge_has_no_best():
         tuned(methods=wild, candidates=4)
 
 
-def late(low, high):
-    """SGD whose weights explode from step 300 on, where h is above 0.002."""
+def late_diverging(low, high):
+    """Return SGD whose weights explode from step 300 on, where h is above 0.002."""
     decay = hb.schedules.Piecewise([0.0, 1e3], [300])
     return hb.Partition(hb.SGD(weight_decay=decay), hb.between(low, high))
 
 
 def test_where_finalists_diverge_the_next_best_are_run_to_the_end():
     """Larger h are better until they explode: what is found was judged at the last step, by its own run."""
-    found = tuned(methods={"late": late(1e-4, 1.0), "as it is": hb.Partition(hb.SGD(), 0.1)}, candidates=8)
+    found = tuned(
+        methods={"late": late_diverging(1e-4, 1.0), "as it is": hb.Partition(hb.SGD(), 0.1)}, candidates=8
+    )
     best = found.best["late"]
     assert (best.rung, best.steps) == (RUNGS, 400)
     assert best.candidate.values["h"] < 0.002
@@ -369,7 +371,7 @@ def test_where_finalists_diverge_the_next_best_are_run_to_the_end():
 
 @pytest.mark.parametrize("candidates", [12, 16])
 def test_a_method_of_which_none_comes_to_the_end_has_no_best_and_says_so(candidates):
-    methods = {"late": late(0.01, 1.0), "as it is": hb.Partition(hb.SGD(), 0.1)}
+    methods = {"late": late_diverging(0.01, 1.0), "as it is": hb.Partition(hb.SGD(), 0.1)}
     found = tuned(methods=methods, candidates=candidates)
     assert list(found.best) == ["as it is"] == [found.winner]
     own = found.table[found.table.method == "late"]
@@ -380,18 +382,18 @@ def test_a_method_of_which_none_comes_to_the_end_has_no_best_and_says_so(candida
     assert words in repr(found)
     assert "late" not in found.edges
     with pytest.raises(FloatingPointError, match=r"nothing was found .*\(partition: none came to"):
-        tuned(methods=late(0.01, 1.0), candidates=candidates)
+        tuned(methods=late_diverging(0.01, 1.0), candidates=candidates)
 
 
 def test_what_takes_the_place_of_finalists_is_in_checkpoints_and_progress(tmp_path):
     told = []
-    found = tuned(methods=late(1e-4, 1.0), candidates=8, checkpoint=tmp_path, progress=told.append)
+    found = tuned(methods=late_diverging(1e-4, 1.0), candidates=8, checkpoint=tmp_path, progress=told.append)
     assert sorted(path.name for path in tmp_path.glob("again*")) == ["again-0.nc", "again-1.nc", "again-2.nc"]
     steps = [now.step for now in told]
     assert steps == sorted(steps)
     assert all(now.step <= now.steps for now in told)
     (tmp_path / "again-2.nc").unlink()
-    same(tuned(methods=late(1e-4, 1.0), candidates=8, checkpoint=tmp_path), found)
+    same(tuned(methods=late_diverging(1e-4, 1.0), candidates=8, checkpoint=tmp_path), found)
 
 
 def test_the_run_of_what_was_dropped_is_not_there_after_ctrl_c():
@@ -487,8 +489,10 @@ def sampling(h):
 
 
 def test_that_a_search_is_too_short_to_draw_the_noise_is_told_once():
-    """It is drawn every 50 steps: a search of 40 steps has none, one of 80 has, though its first rungs end
-    before."""
+    """The noise is drawn every 50 steps.
+
+    A search of 40 steps has no draw. One of 80 steps has one, though its first rungs end before.
+    """
     options = {"candidates": 16, "batch": 48}
     methods = {"a": sampling(hb.between(0.01, 0.1)), "b": sampling(hb.between(0.02, 0.2))}
     with pytest.warns(RuntimeWarning, match="the noise of the data is drawn every 50 steps") as caught:

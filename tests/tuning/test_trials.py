@@ -21,7 +21,7 @@ def test_candidates_that_were_never_judged_say_nothing_of_what_matters_and_of_ed
 
 
 def test_too_few_candidates_or_equal_ones_do_not_tell_what_matters():
-    """And there is no warning, nor a number that is none."""
+    """There is no warning, and no value is NaN."""
     (family,) = families({"SGLD": hb.Partition(hb.SGLD(hb.between(1e-4, 1e-2)), hb.between(0.1, 1.0))})
     for count in range(1, 10):
         tried = [Trial(one, RUNGS, 8, loss=one.values["h"]) for one in points(family, count, seed=0)]
@@ -38,7 +38,7 @@ def test_nothing_lies_beyond_zero():
 
 
 def make_result(losses, finished=True, **fields):
-    """A search of one coefficient: evenly spaced candidates with these losses, in falling order of h."""
+    """Return a search of one coefficient, with these losses for evenly spaced, falling h."""
     (family,) = families({"SGD": hb.Partition(hb.SGD(), hb.between(0.01, 1.0))})
     span = len(losses) - 1
     trials = [

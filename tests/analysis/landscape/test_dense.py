@@ -17,8 +17,8 @@ from tests.analysis.landscape.losses import ALPHAS, BETAS, thetas
 from tests.runs import SMALL, SPIRALS
 
 
-def problem_of(task, inputs, rows=300, draws=2, seed=1):
-    """Random data, more than the engine takes in one pass."""
+def random_problem(task, inputs, rows=300, draws=2, seed=1):
+    """Return a problem of random data, more than the engine takes in one pass."""
     rng = np.random.default_rng(seed)
     columns = 3 if task == "regression" else 1
     X = rng.standard_normal((2, draws, rows, inputs))
@@ -30,8 +30,8 @@ def problem_of(task, inputs, rows=300, draws=2, seed=1):
     return hb.datasets.Problem("random", task, X[0], Y[0], X[1], Y[1], features, names)
 
 
-def said(problem, network, theta, split="test", draw=0):
-    """Loss and accuracy by the definition, in NumPy."""
+def defined_losses(problem, network, theta, split="test", draw=0):
+    """Return loss and accuracy by the definition, in NumPy."""
     X, Y = getattr(problem, f"X_{split}")[draw], getattr(problem, f"Y_{split}")[draw]
     weights = getattr(problem, f"weights_{split}")
     w = None if weights is None else weights[draw]
@@ -59,13 +59,15 @@ CASES = [
 @pytest.mark.parametrize(("task", "inputs", "network"), CASES)
 @pytest.mark.parametrize(("kind", "error"), [(np.float64, 1e-12), (np.float32, 1e-5)])
 def test_the_losses_on_a_line_follow_its_definition(task, inputs, network, kind, error):
-    problem = problem_of(task, inputs)
+    problem = random_problem(task, inputs)
     a, b = thetas(problem, network, 2, kind)
     alphas = [-0.3, 0.0, 0.4, 1.0, 1.2]
     told = line(problem, network, a, b, alphas, "train", draw=1)
     assert told["loss"].dims == told["accuracy"].dims == ("alpha",)
     for alpha in alphas:
-        loss, accuracy = said(problem, network, (1 - alpha) * np.float64(a) + alpha * b, "train", draw=1)
+        loss, accuracy = defined_losses(
+            problem, network, (1 - alpha) * np.float64(a) + alpha * b, "train", draw=1
+        )
         here = told.sel(alpha=alpha)
         assert float(here["loss"]) == pytest.approx(loss, rel=error)
         room = 0 if kind is np.float64 else 1 / 300  # a datum on the boundary
@@ -74,13 +76,13 @@ def test_the_losses_on_a_line_follow_its_definition(task, inputs, network, kind,
 
 @pytest.mark.parametrize(("task", "inputs", "network"), CASES[1::2])
 def test_weighted_examples_count_by_their_weights(task, inputs, network):
-    problem, rng = problem_of(task, inputs), np.random.default_rng(2)
+    problem, rng = random_problem(task, inputs), np.random.default_rng(2)
     weights = {f"weights_{split}": rng.uniform(1.0, 5.0, (2, 300)) for split in ("train", "test")}
     problem = replace(problem, **weights)
     a, b = thetas(problem, network, 2)
     for split in ("train", "test"):
         told = line(problem, network, a, b, [0.3], split, draw=1).isel(alpha=0)
-        loss, accuracy = said(problem, network, 0.7 * a + 0.3 * b, split, draw=1)
+        loss, accuracy = defined_losses(problem, network, 0.7 * a + 0.3 * b, split, draw=1)
         assert float(told["loss"]) == pytest.approx(loss, rel=1e-12)
         assert float(told["accuracy"]) == pytest.approx(accuracy, rel=1e-12, nan_ok=True)
 
@@ -88,7 +90,7 @@ def test_weighted_examples_count_by_their_weights(task, inputs, network):
 @pytest.mark.parametrize(("task", "inputs", "network"), CASES)
 @pytest.mark.parametrize(("kind", "error"), [(np.float64, 1e-12), (np.float32, 1e-5)])
 def test_the_losses_on_a_surface_follow_its_definition(task, inputs, network, kind, error):
-    problem = problem_of(task, inputs)
+    problem = random_problem(task, inputs)
     start, a, b = thetas(problem, network, 3, kind)
     told = surface(problem, network, start, a, b, ALPHAS, BETAS)
     assert told["loss"].dims == ("alpha", "beta")
@@ -96,7 +98,7 @@ def test_the_losses_on_a_surface_follow_its_definition(task, inputs, network, ki
     for alpha in ALPHAS[::2]:
         first, second = alpha * (a - start) + start, alpha * (b - start) + start
         for beta in BETAS:
-            loss, _ = said(problem, network, beta * first + (1 - beta) * second)
+            loss, _ = defined_losses(problem, network, beta * first + (1 - beta) * second)
             assert float(told["loss"].sel(alpha=alpha, beta=beta)) == pytest.approx(loss, rel=error)
 
 
@@ -104,9 +106,11 @@ def test_the_corners_of_a_surface_are_the_start_and_the_minima():
     start, a, b = thetas(SPIRALS, SMALL, 3)
     loss = surface(SPIRALS, SMALL, start, a, b, ALPHAS, BETAS)["loss"]
     assert (loss.sel(alpha=0) == loss.sel(alpha=0, beta=0)).all()
-    assert float(loss.sel(alpha=0, beta=1)) == pytest.approx(said(SPIRALS, SMALL, start)[0], rel=1e-12)
-    assert float(loss.sel(alpha=1, beta=1)) == pytest.approx(said(SPIRALS, SMALL, a)[0], rel=1e-12)
-    assert float(loss.sel(alpha=1, beta=0)) == pytest.approx(said(SPIRALS, SMALL, b)[0], rel=1e-12)
+    assert float(loss.sel(alpha=0, beta=1)) == pytest.approx(
+        defined_losses(SPIRALS, SMALL, start)[0], rel=1e-12
+    )
+    assert float(loss.sel(alpha=1, beta=1)) == pytest.approx(defined_losses(SPIRALS, SMALL, a)[0], rel=1e-12)
+    assert float(loss.sel(alpha=1, beta=0)) == pytest.approx(defined_losses(SPIRALS, SMALL, b)[0], rel=1e-12)
     across = line(SPIRALS, SMALL, b, a, BETAS)["loss"]
     np.testing.assert_allclose(loss.sel(alpha=1), across, rtol=1e-12)
 
@@ -152,7 +156,7 @@ def test_two_methods_of_a_comparison_are_the_ends_of_lines_by_chain():
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_many_pairs_at_once_give_the_same_bits_as_one_by_one(kind):
-    problem = problem_of("classes", 40)
+    problem = random_problem("classes", 40)
     network = hb.MLP((30,))
     start, *ends = thetas(problem, network, 7, kind)
     a, b = np.array(ends[:3]), np.array(ends[3:])
@@ -170,7 +174,7 @@ def test_many_pairs_at_once_give_the_same_bits_as_one_by_one(kind):
 
 @pytest.mark.parametrize(("inputs", "hidden"), [(40, (30,)), (2, (20, 20))])
 def test_results_do_not_depend_on_threads_or_on_how_the_work_is_cut(inputs, hidden, monkeypatch):
-    problem = problem_of("classes", inputs)
+    problem = random_problem("classes", inputs)
     network = hb.MLP(hidden)
     corners = thetas(problem, network, 3, np.float32)
     one = surface(problem, network, *corners, ALPHAS, BETAS, threads=1)

@@ -6,7 +6,7 @@ from heatbath import plotting
 
 
 @pytest.fixture
-def unsaved(monkeypatch, tmp_path):
-    """A folder for pictures that are made, but not written, which takes longest."""
+def unsaved_pictures(monkeypatch, tmp_path):
+    """Draw pictures without writing them, since that takes longest, and return a folder."""
     monkeypatch.setattr(plotting, "save", lambda _, path: (path, path))
     return tmp_path

@@ -9,13 +9,13 @@ import heatbath as hb
 from heatbath.cli.report import baseline
 from heatbath.cli.report.contents import report_on_run, warning_of_best
 from heatbath.runs.plan import make_plan
-from tests.cli.problems import explained, noise, plan_for
+from tests.cli.problems import make_noise_problem, make_separable_problem, plan_for
 
 
 @pytest.mark.parametrize("task", ["binary", "classes", "regression", "two values", "counts"])
 def test_the_loss_of_a_constant_is_that_of_networks_that_say_the_best_constant(task):
     """A network without hidden layers whose weights are 0, at its best bias."""
-    problem = noise(task)
+    problem = make_noise_problem(task)
     constant = baseline.constant_baseline(plan_for(problem))
     outputs, weights = problem.outputs, problem.weights_train[0] / problem.weights_train[0].sum()
     Y = problem.Y_train[0]
@@ -32,8 +32,8 @@ def test_the_loss_of_a_constant_is_that_of_networks_that_say_the_best_constant(t
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_constant_is_better_where_networks_learn_noise_by_heart_and_that_is_said(seed):
-    """With 100 rows to learn from and 100 to test, in 40 of 40 seeds; with 44 to test it was in 7 of 8."""
-    problem = noise("binary", seed, test_share=0.5)
+    """That is in 40 of 40 seeds with 100 rows to learn from and 100 to test; with 44 to test, in 7 of 8."""
+    problem = make_noise_problem("binary", seed, test_share=0.5)
     constant = baseline.constant_baseline(plan_for(problem))
     run = hb.train(problem, hb.MLP((20,)), hb.Partition(hb.Adam(), 0.05), 2000, chains=3)
     loss = run.loss("test").values[:, -1].mean()
@@ -50,7 +50,7 @@ def test_a_constant_is_better_where_networks_learn_noise_by_heart_and_that_is_sa
 @pytest.mark.parametrize("seed", range(5))
 def test_of_networks_that_have_learnt_something_no_such_thing_is_said(seed):
     """The control, which says nothing in 40 of 40 seeds."""
-    problem = explained(seed)
+    problem = make_separable_problem(seed)
     constant = baseline.constant_baseline(plan_for(problem))
     run = hb.train(problem, hb.MLP((8,)), hb.Partition(hb.Adam(), 0.05), 300, chains=3)
     assert constant.warn_of_networks(run.loss("test").values[:, -1].mean()) is None
@@ -59,7 +59,7 @@ def test_of_networks_that_have_learnt_something_no_such_thing_is_said(seed):
 
 
 def test_of_several_targets_those_are_named_of_which_a_constant_is_better():
-    problem = noise("two values")
+    problem = make_noise_problem("two values")
     plan = plan_for(problem)
     constant = baseline.constant_baseline(plan)
     run = hb.train(problem, hb.MLP((20,)), hb.Partition(hb.Adam(), 0.03), 1500, chains=3)
@@ -81,7 +81,7 @@ def test_of_several_targets_those_are_named_of_which_a_constant_is_better():
 
 
 def test_where_the_loss_of_networks_is_another_one_nothing_is_said_of_it():
-    problem = noise("regression")
+    problem = make_noise_problem("regression")
     varying = hb.Partition(hb.Langevin(1.0), 0.1, hb.Posterior(noise="network"))
     assert not baseline.constant_baseline(make_plan(problem, hb.MLP((8,)), varying, 10)).comparable
     several = hb.Partition(hb.SGD(), [0.1, 0.2])
@@ -90,10 +90,10 @@ def test_where_the_loss_of_networks_is_another_one_nothing_is_said_of_it():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_of_several_points_the_best_is_held_against_a_constant(seed):
-    """In 12 of 12 seeds, and of the control in none."""
+    """The warning is there in 12 of 12 seeds; it is never there for the control."""
     several = hb.Partition(hb.Adam(), [0.05, 0.08])
     said = []
-    for problem in (noise("binary", seed, test_share=0.5), explained(seed)):
+    for problem in (make_noise_problem("binary", seed, test_share=0.5), make_separable_problem(seed)):
         run = hb.sweep(problem, hb.MLP((20,)), several, 2000, chains=2)
         said.append(warning_of_best(report_on_run("sweep", run)))
     assert said[0].startswith("a constant prediction would be better: its test loss is")

@@ -13,18 +13,20 @@ from tests.evaluation.runs import METHOD, problem
 
 
 @pytest.mark.parametrize("task", ["binary", "regression"])
-def test_one_test_example_is_enough(task, unsaved):
+def test_one_test_example_is_enough(task, unsaved_pictures):
     own = problem(task)
     own = replace(own, X_test=own.X_test[:, :1], Y_test=own.Y_test[:, :1])
     run = hb.train(own, hb.MLP((8,)), METHOD[task], 60, 10, chains=3)
     report = report_on_run("train", run)
     assert caption(report).startswith("1 test example;")
     assert not {"auc", "r2"} & set(report.points[0].averaged)
-    names = {path.stem for path in draw_figures(report, unsaved)}
+    names = {path.stem for path in draw_figures(report, unsaved_pictures)}
     assert names & {"roc", "calibration", "predicted"} == {"calibration" if task == "binary" else "predicted"}
 
 
-def test_of_a_sweep_each_point_has_a_row_the_best_a_star_and_those_that_diverged_are_counted(unsaved):
+def test_of_a_sweep_each_point_has_a_row_the_best_a_star_and_those_that_diverged_are_counted(
+    unsaved_pictures,
+):
     grid = hb.LOL(h=0.1, tau=[0.0, 1e-4, 1e-3], gamma=[0.1, 0.2, 1.0])  # nine: brief, but for the best
     run = hb.sweep(
         hb.datasets.spirals(n_train=60, n_test=50), hb.MLP((8,)), grid, steps=60, batch=10, chains=3
@@ -46,5 +48,5 @@ def test_of_a_sweep_each_point_has_a_row_the_best_a_star_and_those_that_diverged
     assert [row[:2] for row in starred] == [[f"{best['gamma']:g}", f"{best['tau']:g} *"]]
     assert rows[-2][0] == "constant"
     assert columns[:3] == ["gamma", "tau", "accuracy, averaged"]
-    names = {path.stem for path in draw_figures(report, unsaved)}
+    names = {path.stem for path in draw_figures(report, unsaved_pictures)}
     assert {"sweep", "roc", "calibration", "confusion", "importance", "dependence"} == names

@@ -13,7 +13,7 @@ from heatbath.cli.report.figures import draw_figures
 from heatbath.cli.report.html import report_to_html
 from heatbath.cli.report.tables import caption, results_table
 from heatbath.diagnostics.statistics import Measured
-from tests.browsers import started, violations
+from tests.browsers import accessibility_violations, start_browser
 from tests.evaluation.runs import METHOD, SGD, problem, trained
 
 ODD = ("<script>alert(1)</script>", "$x$ & 'y'", "a name that is " + "very " * 20 + "long")
@@ -27,7 +27,7 @@ def page_of(run, folder=None, command="train"):
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """The report of a classification with names that are trouble."""
+    """Return the report of a classification whose names could break the page."""
     own = replace(problem("classes"), features=ODD, targets=("a & b", "<b>", "$c$"), name="odd <i>names</i>")
     folder = tmp_path_factory.mktemp("report")
     run = hb.train(own, hb.MLP((8,)), METHOD["regression"], 60, 10, chains=3)
@@ -37,8 +37,8 @@ def report(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory):
-    """The reports of a regression on a table with columns of all kinds, and of a sweep."""
+def other_reports(tmp_path_factory):
+    """Return the reports of a regression on columns of all kinds, and of a sweep."""
     folder, rows = tmp_path_factory.mktemp("others"), np.arange(60)
     frame = pd.DataFrame({"size": np.sin(rows), "kind": np.array(["a", "b", "a long name"])[rows % 3]})
     frame["since"] = pd.date_range("2020-01-06", periods=60, freq="11D").strftime("%d.%m.%Y")
@@ -71,7 +71,7 @@ HINTS = "(all) => all.map((e) => [e.scrollWidth > e.clientWidth, getComputedStyl
 
 
 def check_legible(page):
-    """At both widths, in both schemes: nothing is wider than the page, and nothing too small."""
+    """Check that nothing is too wide or too small, at both widths and in both colour schemes."""
     for width, scheme in ((1280, "light"), (400, "dark")):
         page.set_viewport_size({"width": width, "height": 800})
         page.emulate_media(color_scheme=scheme)
@@ -82,24 +82,24 @@ def check_legible(page):
         size = "(e) => parseFloat(getComputedStyle(e).fontSize)"
         text = page.locator("td, p, li, figcaption, small")
         assert min(text.evaluate_all(f"(all) => all.map({size})")) >= 12
-        assert violations(page) == []
+        assert accessibility_violations(page) == []
         hints = page.locator(".wide").evaluate_all(HINTS)
         assert all(scrolled == (hint != "none") for scrolled, hint in hints)
         assert width == 1280 or hints
 
 
 @pytest.mark.slow
-def test_reports_are_legible_at_1280_and_400_pixels_and_axe_finds_nothing(report, others):
-    with started() as browser:
+def test_reports_are_legible_at_1280_and_400_pixels_and_axe_finds_nothing(report, other_reports):
+    with start_browser() as browser:
         page = browser.new_page()
         asked = []
         page.on("request", lambda request: asked.append(request.url))
-        for path in (*others, report):
+        for path in (*other_reports, report):
             page.goto(path.as_uri())
             check_legible(page)
         assert {url.partition(":")[0] for url in asked} <= {"file", "data"}
         page.evaluate("document.images[0].removeAttribute('alt')")
-        assert violations(page) != []  # it would be seen
+        assert accessibility_violations(page) != []  # it would be seen
 
 
 def test_training_numbers_are_called_so():

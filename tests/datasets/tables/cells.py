@@ -10,8 +10,8 @@ def frame(**cells):
     return pd.DataFrame(cells)
 
 
-def encoded(cells, **options):
-    """The encoder of one column, beside another that is a number, and what it makes of it."""
+def encode(cells, **options):
+    """Return the encoder of one column, fitted beside a numeric one, and the features of that column."""
     table = frame(c=cells, beside=np.arange(len(cells)) / 3)
     encoder = TableEncoder(**options).fit(table)
     return encoder, encoder.transform(table)[:, :-1]

@@ -10,7 +10,7 @@ import pytest
 
 from heatbath._internal.warnings import UnforeseenDataWarning
 from heatbath.datasets.tables import TableEncoder, column_types
-from tests.datasets.tables.cells import encoded, frame
+from tests.datasets.tables.cells import encode, frame
 
 GAPPED = [31, np.nan, 22, 31]
 
@@ -22,7 +22,7 @@ AB = list("aabbaabbaa")
 def test_missing_numbers_get_the_median_and_a_feature_says_where(blank):
     cells = [str(i % 7) for i in range(40)]
     cells[3] = blank
-    encoder, found = encoded(cells)
+    encoder, found = encode(cells)
     assert encoder.get_feature_names_out()[:2].tolist() == ["c", "c=(missing)"]
     median = np.median([float(cell) for cell in cells if cell != blank])
     assert found[3].tolist() == [median, 1]
@@ -39,30 +39,30 @@ def test_few_odd_cells_are_missing_numbers_and_many_make_a_category():
     cells = [str(i % 7) for i in range(40)]
     few, many = list(cells), list(cells)
     few[:2], many[:3] = ["many", "few"], ["many", "few", "few"]  # 5 % are accepted
-    encoder, found = encoded(few)
+    encoder, found = encode(few)
     assert encoder.columns_["c"].kind == "number"
     assert "2 missing (such as 'many' in row 0, 'few' in row 1) replaced by" in encoder.columns_["c"].note()
     assert found[:3, 1].tolist() == [1, 1, 0]
-    assert encoded(many)[0].columns_["c"].kind == "category"
+    assert encode(many)[0].columns_["c"].kind == "category"
 
 
 def test_a_word_or_two_among_many_different_numbers_are_missing_ones():
     cells = [str(i % 37) for i in range(60)]
     cells[::4] = ["unknown"] * 15
-    encoder, found = encoded(cells)
+    encoder, found = encode(cells)
     assert encoder.columns_["c"].kind == "number"
     assert "15 missing (such as 'unknown' in row 0) replaced by" in encoder.columns_["c"].note()
     assert found[:5, 1].tolist() == [1, 0, 0, 0, 1]
     cells[::4] = ["unknown", "never", "low"] * 5
-    assert encoded(cells)[0].columns_["c"].kind == "category"
+    assert encode(cells)[0].columns_["c"].kind == "category"
 
 
 def test_infinite_numbers_are_missing_ones_however_many_and_however_written():
     words = ["inf", "-Inf", "Infinity", "+INF"]
-    encoder, _ = encoded([words[i % 4] if i % 5 == 0 else f"{i / 7:.3f}" for i in range(100)])
+    encoder, _ = encode([words[i % 4] if i % 5 == 0 else f"{i / 7:.3f}" for i in range(100)])
     assert (encoder.columns_["c"].kind, encoder.columns_["c"].missing) == ("number", 20)
     assert "20 missing (such as 'inf' in row 0, " in encoder.notes()[0]
-    assert encoded(["inf", "-inf"] * 10)[0].columns_["c"].kind == "category"  # no number at all
+    assert encode(["inf", "-inf"] * 10)[0].columns_["c"].kind == "category"  # no number at all
 
 
 @pytest.mark.parametrize("unit", ["kg", " kg", " km/h", "°C", " m²"])
@@ -80,7 +80,7 @@ def test_numbers_of_one_unit_are_numbers(unit):
         {"kind": "number", "name": "c", "median": 2.5, "missing": 0, "odd": []}
     ]  # as in old files
     two = [f"{i % 5} {'kg' if i % 2 else 'g'}" for i in range(30)]
-    assert encoded(two)[0].columns_["c"].kind == "category"
+    assert encode(two)[0].columns_["c"].kind == "category"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_numbers_of_one_unit_are_numbers(unit):
     ],
 )  # fmt: skip
 def test_columns_are_taken_for(cells, kind):
-    encoder, found = encoded(cells)
+    encoder, found = encode(cells)
     assert encoder.columns_["c"].kind == kind
     assert np.isfinite(found).all()
     assert found.shape == (len(cells), len(encoder.columns_["c"].features))
@@ -161,20 +161,20 @@ IN_TWO_FORMS = [day.strftime("%Y-%m-%d" if day.day % 2 else "%d/%m/%Y") for day 
     ],
 )
 def test_texts_that_look_like_numbers_or_dates_in_several_forms_are_warned_of(cells, word):
-    encoder, _ = encoded(cells)
+    encoder, _ = encode(cells)
     assert len(encoder.remarks_) == (word is not None)
     if word is not None:
         assert encoder.columns_["c"].kind in ("left out", "category")
         assert encoder.remarks_[0].startswith("warning: 'c' is taken for text: the most of its texts")
         assert word in encoder.remarks_[0]
-        assert encoded(cells * 6)[0].columns_["c"].kind == "category"  # as they come again
-        assert word in encoded(cells * 6)[0].remarks_[0]
-        assert encoded(cells, ignore=["c"])[0].remarks_ == encoded(cells, categorical=["c"])[0].remarks_ == ()
+        assert encode(cells * 6)[0].columns_["c"].kind == "category"  # as they come again
+        assert word in encode(cells * 6)[0].remarks_[0]
+        assert encode(cells, ignore=["c"])[0].remarks_ == encode(cells, categorical=["c"])[0].remarks_ == ()
 
 
 def test_categories_have_a_feature_each_and_rare_ones_one_together():
     cells = ["a"] * 40 + ["b"] * 50 + ["c"] * 5 + ["d"] * 4 + [""]  # of 100 rows, 5 are needed
-    encoder, found = encoded(cells)
+    encoder, found = encode(cells)
     names = encoder.get_feature_names_out()[:-1].tolist()
     assert names == ["c=a", "c=b", "c=c", "c=(rare)", "c=(missing)"]
     assert found.sum(axis=0).tolist() == [40, 50, 5, 4, 1]
@@ -187,11 +187,11 @@ def test_categories_have_a_feature_each_and_rare_ones_one_together():
 
 def test_of_many_categories_the_most_frequent_stay_and_too_many_rare_ones_are_not_remembered():
     cells = [f"common {i % 30}" for i in range(3000)]
-    encoder, _ = encoded(cells + ["common 3"] * 9)
+    encoder, _ = encode(cells + ["common 3"] * 9)
     assert len(encoder.columns_["c"].features) == column_types.MOST_CATEGORIES
     assert "common 3" in encoder.columns_["c"].known
     rare = [f"rare {i // 2}" for i in range(2 * column_types.MOST_RARE + 2)]
-    encoder, found = encoded(cells + rare)
+    encoder, found = encode(cells + rare)
     assert encoder.columns_["c"].crowded
     assert encoder.columns_["c"].rare == ()
     assert "over 1000 rare ones joined" in encoder.columns_["c"].note()
@@ -200,14 +200,14 @@ def test_of_many_categories_the_most_frequent_stay_and_too_many_rare_ones_are_no
 
 
 def test_truths_are_0_and_1_and_missing_ones_their_mean():
-    encoder, found = encoded(["no", "yes", "", "Yes", "no", "YES"])
+    encoder, found = encode(["no", "yes", "", "Yes", "no", "YES"])
     assert found.tolist() == [[0, 0], [1, 0], [0.6, 1], [1, 0], [0, 0], [1, 0]]
     assert encoder.columns_["c"].words == ("no", "yes")
 
 
 def test_dates_are_years_since_2000_and_where_in_year_week_and_day_they_are():
     cells = ["2000-01-03", "2001-01-02 06:00", "2000-01-10 12:00"]
-    encoder, found = encoded(cells)
+    encoder, found = encode(cells)
     assert encoder.columns_["c"].periods == ("week", "day")  # and no whole year
     days = [0, 365.25, 7.5]
     np.testing.assert_allclose(found[:, 0], np.array(days) / 365.25, rtol=1e-15, atol=1e-15)
@@ -229,18 +229,18 @@ def test_dates_are_years_since_2000_and_where_in_year_week_and_day_they_are():
     ],
 )
 def test_a_time_of_a_period_is_there_where_dates_go_through_more_than_one(dates, periods):
-    assert encoded(dates)[0].columns_["c"].periods == periods
+    assert encode(dates)[0].columns_["c"].periods == periods
 
 
 def test_missing_dates_are_the_median():
-    encoder, found = encoded(["01.01.2020", "03.01.2020", "", "09.01.2020"] * 3)
+    encoder, found = encode(["01.01.2020", "03.01.2020", "", "09.01.2020"] * 3)
     assert encoder.columns_["c"].form == "%d.%m.%Y"
     np.testing.assert_array_equal(found[2, 0], found[1, 0])
     assert found[:4, -1].tolist() == [0, 0, 1, 0]
 
 
 def test_ambiguous_dates_are_read_with_the_month_first_and_it_is_said():
-    encoder, _ = encoded(["1/2/2020", "3/4/2020", "5/6/2021"])
+    encoder, _ = encode(["1/2/2020", "3/4/2020", "5/6/2021"])
     assert encoder.columns_["c"].form == "%m/%d/%Y"
     said = (
         "a date, month/day/year (all could also be day/month/year: if they are, write them as 2024-12-31), as"
@@ -253,7 +253,7 @@ def test_ambiguous_dates_are_read_with_the_month_first_and_it_is_said():
 def test_dates_are_read_by_the_format_that_most_of_them_have():
     """Three of a hundred days are above 12: with the month first these would be missing."""
     days = [f"{1 + i % 12:02d}/{1 + i % 7:02d}/2020" for i in range(97)]
-    encoder, values = encoded([*days, "13/01/2020", "28/02/2020", "31/03/2020"])
+    encoder, values = encode([*days, "13/01/2020", "28/02/2020", "31/03/2020"])
     assert encoder.columns_["c"].form == "%d/%m/%Y"
     assert (encoder.columns_["c"].missing, encoder.columns_["c"].other) == (0, "")
     last = (pd.Timestamp("2020-03-31") - pd.Timestamp("2000-01-03")).days

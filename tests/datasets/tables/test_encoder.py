@@ -12,19 +12,19 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from heatbath._internal.warnings import UnforeseenDataWarning
 from heatbath.datasets.tables import TableEncoder, column_types
-from tests.datasets.tables.cells import encoded, frame
+from tests.datasets.tables.cells import encode, frame
 
 
 def test_options_win_over_how_a_column_looks():
     numbers, names, rows = ["1", "2", "3", "1"] * 5, [f"name {i}" for i in range(20)], list(range(20))
-    assert encoded(numbers, categorical=["c"])[0].columns_["c"].known == ("1", "2", "3")
-    assert encoded(numbers, ignore=["c"])[0].columns_["c"] == column_types.LeftOut("c", "as asked for")
-    assert encoded(names, categorical=["c"])[0].columns_["c"].kind == "category"
-    assert encoded(rows, keep=["c"])[0].columns_["c"].kind == "number"
+    assert encode(numbers, categorical=["c"])[0].columns_["c"].known == ("1", "2", "3")
+    assert encode(numbers, ignore=["c"])[0].columns_["c"] == column_types.LeftOut("c", "as asked for")
+    assert encode(names, categorical=["c"])[0].columns_["c"].kind == "category"
+    assert encode(rows, keep=["c"])[0].columns_["c"].kind == "number"
     with pytest.raises(ValueError, match="there is no column 'd'; there are 'c', 'beside'"):
-        encoded(numbers, categorical=["d"])
+        encode(numbers, categorical=["d"])
     with pytest.raises(TypeError, match="ignore must be a list of names, got 'c'"):
-        encoded(numbers, ignore="c")
+        encode(numbers, ignore="c")
 
 
 def test_numbers_of_the_rows_are_kept_where_there_is_nothing_else():

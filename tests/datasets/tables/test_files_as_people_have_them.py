@@ -25,7 +25,7 @@ ROWS = 60
 
 
 def customers(rows=ROWS):
-    """A table with all kinds of columns, and whether a customer has left."""
+    """Return a table with all kinds of columns; the target is whether a customer has left."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
@@ -45,26 +45,27 @@ def customers(rows=ROWS):
     return frame
 
 
-def text(frame, **options):
+def csv_bytes(frame, **options):
+    """Return a frame as the bytes of a CSV file."""
     return frame.to_csv(index=False, **options).encode(options.get("encoding", "utf-8"))
 
 
-def wide_or_long(rows, columns):
-    """Numbers, of which the first tells of the target."""
+def numeric_table(rows, columns):
+    """Return a CSV file of numbers, in which the first column predicts the target."""
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.normal(size=(rows, columns)).astype(np.float32).round(2)).add_prefix("x")
-    return text(frame.assign(y=(frame["x0"] + rng.normal(0, 0.1, rows)).round(2)))
+    return csv_bytes(frame.assign(y=(frame["x0"] + rng.normal(0, 0.1, rows)).round(2)))
 
 
 def three_numbers():
-    """Three columns of numbers, and a target that the first determines but for noise."""
+    """Return a frame of three numeric columns and a target that is the first plus noise."""
     rng = np.random.default_rng(2)
     frame = pd.DataFrame(rng.normal(size=(ROWS, 3)).round(3), columns=["a", "b", "c"])
     return frame.assign(y=(frame["a"] * 2 + rng.normal(0, 0.1, ROWS)).round(3))
 
 
 def genes():
-    """More columns than rows."""
+    """Return a frame with more columns than rows."""
     rng = np.random.default_rng(3)
     return pd.DataFrame(rng.normal(size=(20, 150)).round(2)).add_prefix("gene ").assign(y=range(20))
 
@@ -72,20 +73,20 @@ def genes():
 CUSTOMERS = customers()
 NUMBERS = three_numbers()
 FILES = {
-    "text, dates, truth values and empty cells": (text(CUSTOMERS), ["left"]),
-    "semicolons and decimal commas": (text(CUSTOMERS, sep=";", decimal=","), ["spent"]),
-    "tabs": (text(CUSTOMERS, sep="\t"), ["left"]),
-    "latin-1": (text(CUSTOMERS, encoding="latin-1"), ["town"]),
-    "gzip": (gzip.compress(text(CUSTOMERS)), ["left"]),
-    "UTF-16 in bzip2": (bz2.compress(text(CUSTOMERS, encoding="utf-16")), ["left"]),
+    "text, dates, truth values and empty cells": (csv_bytes(CUSTOMERS), ["left"]),
+    "semicolons and decimal commas": (csv_bytes(CUSTOMERS, sep=";", decimal=","), ["spent"]),
+    "tabs": (csv_bytes(CUSTOMERS, sep="\t"), ["left"]),
+    "latin-1": (csv_bytes(CUSTOMERS, encoding="latin-1"), ["town"]),
+    "gzip": (gzip.compress(csv_bytes(CUSTOMERS)), ["left"]),
+    "UTF-16 in bzip2": (bz2.compress(csv_bytes(CUSTOMERS, encoding="utf-16")), ["left"]),
     "labels of rows and quotes": (NUMBERS.to_csv(quoting=csv.QUOTE_NONNUMERIC).encode(), ["y"]),
-    "one column beside the target": (text(NUMBERS[["a", "y"]]), ["y"]),
-    "several targets": (text(NUMBERS), ["y", "c"]),
-    "counts that are classes": (text(NUMBERS.assign(y=np.arange(ROWS) % 3)), ["y"]),
-    "more columns than rows": (text(genes()), ["y"]),
-    "three thousand rows, of which many are the same": (text(pd.concat([CUSTOMERS] * 50)), ["left"]),
-    "50,000 rows of 30 columns": (partial(wide_or_long, 50_000, 29), ["y"]),
-    "200 rows of 2,000 columns": (partial(wide_or_long, 200, 1_999), ["y"]),
+    "one column beside the target": (csv_bytes(NUMBERS[["a", "y"]]), ["y"]),
+    "several targets": (csv_bytes(NUMBERS), ["y", "c"]),
+    "counts that are classes": (csv_bytes(NUMBERS.assign(y=np.arange(ROWS) % 3)), ["y"]),
+    "more columns than rows": (csv_bytes(genes()), ["y"]),
+    "three thousand rows, of which many are the same": (csv_bytes(pd.concat([CUSTOMERS] * 50)), ["left"]),
+    "50,000 rows of 30 columns": (partial(numeric_table, 50_000, 29), ["y"]),
+    "200 rows of 2,000 columns": (partial(numeric_table, 200, 1_999), ["y"]),
 }
 WITH_PRIOR = {"text, dates, truth values and empty cells", "several targets"}  # for which there must be steps
 
@@ -98,7 +99,7 @@ def rows_of(out):
 def test_a_file_is_trained_on_and_predicted_by_one_command_each(
     kind, tmp_path, call, no_pictures, monkeypatch
 ):
-    """Nothing is said but the target; only the usual work is less."""
+    """Only the target is named. The test shortens the training, and changes nothing else."""
     steps = 400 if kind in WITH_PRIOR else 100
     monkeypatch.setattr(budget, "HIDDEN", (4,))
     monkeypatch.setattr(budget, "FIT", budget.FitRule(chains=2, steps=steps, fewest_steps=steps))
@@ -126,9 +127,9 @@ def test_a_file_is_trained_on_and_predicted_by_one_command_each(
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run on the customers, by Python, in a file; and their table."""
+    """Return a run on the customers, made in Python and saved to a file, and their table."""
     folder = tmp_path_factory.mktemp("twelve")
-    (folder / "new.csv").write_bytes(text(CUSTOMERS))
+    (folder / "new.csv").write_bytes(csv_bytes(CUSTOMERS))
     problem = hb.from_table(folder / "new.csv", "left")
     hb.train(problem, hb.MLP((4,)), hb.LOL(), steps=20, chains=2).save(folder / "run.nc")
     return folder
@@ -143,9 +144,9 @@ def predicted(call, *arguments):
 def test_other_orders_other_types_and_other_columns_say_the_same(trained, tmp_path, call):
     expected, _ = predicted(call, trained / "run.nc", trained / "new.csv")
     fewer = CUSTOMERS[["spent", "paid", "zip", "since", "town", "age"]].assign(more="x")
-    (tmp_path / "turned.csv").write_bytes(text(fewer, sep=";", encoding="cp1252"))
+    (tmp_path / "turned.csv").write_bytes(csv_bytes(fewer, sep=";", encoding="cp1252"))
     assert predicted(call, trained / "run.nc", tmp_path / "turned.csv") == (expected, "")
-    (tmp_path / "commas.csv").write_bytes(text(CUSTOMERS, sep=";", decimal=","))
+    (tmp_path / "commas.csv").write_bytes(csv_bytes(CUSTOMERS, sep=";", decimal=","))
     code, out, _ = call("predict", trained / "run.nc", tmp_path / "commas.csv")
     assert code == 0
     written = pd.read_csv(io.StringIO(out), dtype=str, keep_default_na=False)  # with commas and points
@@ -162,11 +163,11 @@ def test_other_orders_other_types_and_other_columns_say_the_same(trained, tmp_pa
 
 
 def test_columns_that_lack_are_named_and_new_cells_warned_of(trained, tmp_path, call):
-    (tmp_path / "lacks.csv").write_bytes(text(CUSTOMERS.drop(columns=["zip", "age"])))
+    (tmp_path / "lacks.csv").write_bytes(csv_bytes(CUSTOMERS.drop(columns=["zip", "age"])))
     code, out, err = call("predict", trained / "run.nc", tmp_path / "lacks.csv")
     assert (code, out) == (2, "")
     assert "lacks.csv: there are no columns 'age', 'zip'; there are 'id', 'name', 'town'" in err
-    (tmp_path / "new.csv").write_bytes(text(CUSTOMERS.assign(town="Oslo")))
+    (tmp_path / "new.csv").write_bytes(csv_bytes(CUSTOMERS.assign(town="Oslo")))
     said, err = predicted(call, trained / "run.nc", tmp_path / "new.csv")
     assert len(said) == ROWS
     told = f"line 2, column 'town': 'Oslo' did not occur in training (and {ROWS - 1} more)"
@@ -180,7 +181,7 @@ def test_predictions_in_pieces_and_from_the_standard_input_are_the_same(trained,
     np.testing.assert_allclose(list(map(float, pieces)), list(map(float, expected)), rtol=1e-14)
     assert call("predict", trained / "run.nc", trained / "new.csv", "--out", tmp_path / "said.csv")[0] == 0
     assert [row["probability_yes"] for row in rows_of((tmp_path / "said.csv").read_text())] == pieces
-    stream = io.TextIOWrapper(io.BufferedReader(io.BytesIO(text(CUSTOMERS))))
+    stream = io.TextIOWrapper(io.BufferedReader(io.BytesIO(csv_bytes(CUSTOMERS))))
     monkeypatch.setattr(sys, "stdin", stream)
     assert predicted(call, trained / "run.nc", "-")[0] == pieces
 

@@ -41,7 +41,7 @@ OBJECTS = [None, True, 1, 2.5, -(10**30), "x", b"x", (1,), [1], {"a": 1}, 1j, pd
 
 
 def column(draw, rows):
-    """Cells of one kind, or of all kinds."""
+    """Return cells of one kind, or of all kinds."""
     kind = draw.randrange(6)
     usual = {
         0: lambda: f"{draw.gauss(0, 1):.3f}",
@@ -52,8 +52,8 @@ def column(draw, rows):
     return [usual() if draw.random() < 0.95 else draw.choice(CELLS) for _ in range(rows)]
 
 
-def content(draw):
-    """A file, in some encoding, packed or not, and with some bytes that are wrong."""
+def random_file(draw):
+    """Return a file in some encoding, perhaps compressed, perhaps with some bytes that are wrong."""
     rows, width, separator = draw.choice([1, 5, 12, 25]), draw.randint(1, 5), draw.choice(",;\t|")
     columns = [column(draw, rows) for _ in range(width)]
     columns[0] = [draw.choice("ab") for _ in range(rows)] if draw.random() < 0.7 else columns[0]
@@ -73,6 +73,7 @@ def content(draw):
 
 
 def mutated(draw, made):
+    """Return a file with some of its bytes replaced."""
     changed = bytearray(made)
     for _ in range(draw.randint(1, 4)):
         place = draw.randrange(len(changed) + 1)
@@ -81,8 +82,8 @@ def mutated(draw, made):
     return bytes(changed)
 
 
-def use(source, draw):
-    """What train and predict do with a table: features are finite, and the same by the encoder read back."""
+def check_features(source, draw):
+    """Check that a table gives finite features, and the same with the encoder read back."""
     options = {"task": draw.choice([None] * 6 + ["regression", "classes", "binary", "counts"])}
     names = list(source.frame.columns) if hasattr(source, "frame") else [str(name) for name in source.columns]
     options["categorical"] = draw.sample(names, draw.choice([0, 0, 0, 1]))
@@ -99,26 +100,26 @@ def use(source, draw):
 
 @pytest.mark.parametrize("block", range(2))
 def test_whatever_a_file_holds_there_is_a_table_or_one_message(block):
-    """With HOSTILE_FILES=5000 these are ten thousand."""
+    """Run with HOSTILE_FILES=5000 to test ten thousand files."""
     outcomes = {"read": 0, "refused": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnforeseenDataWarning)
         for number in range(FILES):
             draw = random.Random(f"{block}, {number}")
-            made = content(draw)
+            made = random_file(draw)
             try:
                 opened = read_table(io.BytesIO(made))
                 chunks = pd.concat(open_chunks(io.BytesIO(made), 3))
                 assert chunks.equals(opened.frame), made
-                use(opened, draw)
+                check_features(opened, draw)
                 outcomes["read"] += 1
             except (ValueError, OSError):
                 outcomes["refused"] += 1
     assert min(outcomes.values()) > FILES // 10
 
 
-def trained_on(path, draw):
-    """The code and the lines of a command that trains on a file, up to where training would begin."""
+def train_command(path, draw):
+    """Return the exit code and stderr lines of a command that checks a file for training."""
     names = ["y"]
     with suppress(ValueError, OSError):
         names = list(read_table(path).frame.columns)
@@ -134,15 +135,15 @@ def trained_on(path, draw):
 
 
 def test_whatever_a_file_holds_the_command_takes_it_or_says_why_not_in_one_line(tmp_path, monkeypatch):
-    """With HOSTILE_COMMANDS=10000 these are ten thousand."""
+    """Run with HOSTILE_COMMANDS=10000 to test ten thousand commands."""
     monkeypatch.setattr(commands, "_execute", lambda *arguments: None)
     monkeypatch.setattr(cli, "app", typer.main.get_command(cli.app))  # made once, which takes longest
     outcomes = {"read": 0, "refused": 0}
     path = tmp_path / "hostile.csv"
     for number in range(COMMANDS):
         draw = random.Random(f"command, {number}")
-        path.write_bytes(content(draw))
-        code, lines = trained_on(path, draw)
+        path.write_bytes(random_file(draw))
+        code, lines = train_command(path, draw)
         assert code in (0, 2), (number, lines)
         assert all(line.startswith("heatbath: ") for line in lines), (number, lines)
         outcomes["refused" if code else "read"] += 1
@@ -174,7 +175,7 @@ def test_whatever_a_data_frame_holds_there_is_a_problem_or_one_message(columns, 
     frame = frame.assign(y=["a", "b", "b"] * 4)
     with warnings.catch_warnings(), suppress(ValueError, OSError):
         warnings.simplefilter("ignore", UnforeseenDataWarning)
-        use(frame, random.Random(seed))
+        check_features(frame, random.Random(seed))
 
 
 def test_damaged_parquet_is_read_or_refused_by_name():

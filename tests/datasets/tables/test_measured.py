@@ -11,7 +11,7 @@ HOME = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def tables():
-    """The benchmark."""
+    """Return the benchmark as a module."""
     spec = importlib.util.spec_from_file_location("tables", HOME / "benchmarks" / "tables.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

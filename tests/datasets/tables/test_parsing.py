@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from heatbath.datasets.tables import column_types
-from tests.datasets.tables.cells import encoded
+from tests.datasets.tables.cells import encode
 
 NUMBERS = [31.0, 40.0, 22.0, 31.0]
 
@@ -29,11 +29,11 @@ NUMBERS = [31.0, 40.0, 22.0, 31.0]
     ],
 )
 def test_numbers_are_numbers_however_they_are_written(cells, values):
-    encoder, found = encoded(cells)
+    encoder, found = encode(cells)
     assert encoder.columns_["c"] == column_types.Number("c", float(np.median(values)))
     assert found[:, 0].tolist() == values
 
 
 def test_errors_of_spreadsheets_are_missing_cells():
-    _, found = encoded(["#DIV/0!", "1.5", "#value!", "#N/A", "4", "2", "7", "8"])
+    _, found = encode(["#DIV/0!", "1.5", "#value!", "#N/A", "4", "2", "7", "8"])
     assert found[:, 1].tolist() == [1, 0, 1, 1, 0, 0, 0, 0]

@@ -15,11 +15,14 @@ from scipy.stats import chi2
 from heatbath.datasets.tables import open_chunks, read_table, sniff
 from heatbath.datasets.tables import read as opening
 from heatbath.datasets.tables.sniff import LONGEST
-from tests.datasets.tables.written import LONG, TEXT, Drops, opened, same
+from tests.datasets.tables.written import LONG, TEXT, Drops, is_same_frame, table_of
 
 
 class Entry(zipfile.ZipInfo):
-    """One that may have no name: Python writes none such, and asks whether the name of one ends with /."""
+    """A zip entry that may have no name.
+
+    Python writes no such entry, and asks whether its name ends with /.
+    """
 
     def is_dir(self):
         return self.filename.endswith("/")
@@ -47,8 +50,8 @@ PACKED = {
 def test_compressed_files_are_known_by_their_bytes_and_not_their_names(note, tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes(PACKED[note])
-    for found in (read_table(path), read_table(str(path)), opened(PACKED[note])):
-        assert same(found.frame)
+    for found in (read_table(path), read_table(str(path)), table_of(PACKED[note])):
+        assert is_same_frame(found.frame)
         assert found.notes[0] == note
 
 
@@ -65,12 +68,12 @@ def test_parquet_is_read_in_its_own_types_and_without_labels_of_rows(tmp_path):
     chunks = list(open_chunks(tmp_path / "t.parquet", 1))
     assert [chunk.index.tolist() for chunk in chunks] == [[1], [2]]
     with pytest.raises(ValueError, match="the table is not a Parquet file that can be read"):
-        opened(b"PAR1 and no more")
+        table_of(b"PAR1 and no more")
 
 
 def test_rows_have_the_numbers_of_their_lines():
     text = 'sep=;\n\na;b\n1;x\n\n;\n2;"y\nz"\n3;w\n'
-    found = opened(text)
+    found = table_of(text)
     assert found.frame["b"].to_dict() == {4: "x", 7: "y\nz", 9: "w"}
     assert [chunk.index.tolist() for chunk in open_chunks(io.BytesIO(text.encode()), 1)] == [[4], [7], [9]]
 
@@ -81,19 +84,19 @@ def test_all_lines_of_another_length_are_in_one_message(monkeypatch):
     with pytest.raises(
         ValueError, match="the table has 20 problems: line 2: 2 cells are needed, got 1; line"
     ):
-        opened("\n".join(["a,b", *rows]))
+        table_of("\n".join(["a,b", *rows]))
     with pytest.raises(ValueError, match=r"and 10 more: correct them \(text with commas in it needs"):
-        opened("\n".join(["a,b", *rows]))
+        table_of("\n".join(["a,b", *rows]))
     with pytest.raises(ValueError, match="has 2 problems"):  # of a stream, those of the first piece with any
         list(open_chunks(io.BytesIO("\n".join(["a,b", *rows]).encode()), 4))
-    assert len(opened("a,b\n1,2,\n3,4,,\n").frame) == 2  # separators at the end do no harm
+    assert len(table_of("a,b\n1,2,\n3,4,,\n").frame) == 2  # separators at the end do no harm
 
 
 def test_a_quote_that_is_open_is_told_of():
     with pytest.raises(ValueError, match=r"line 3: 2 cells are needed, got 1 \(up to line 5, so a quote"):
-        opened('a,b\n1,2\n"3,4\n5,6\n7,8\n')
+        table_of('a,b\n1,2\n"3,4\n5,6\n7,8\n')
     with pytest.raises(ValueError, match=r"line 2: field larger than field limit .* a quote may be open"):
-        opened('a,b\n"1,2\n' + "3,4\n" * 40_000)
+        table_of('a,b\n"1,2\n' + "3,4\n" * 40_000)
 
 
 def damaged(content):
@@ -136,13 +139,13 @@ def test_chunks_are_the_table_whatever_their_size():
     for rows in (1, 7, 1000):
         chunks = list(open_chunks(io.BytesIO(text.encode()), rows))
         assert max(map(len, chunks)) <= rows
-        assert same(pd.concat(chunks), opened(text).frame)
+        assert is_same_frame(pd.concat(chunks), table_of(text).frame)
     (only,) = open_chunks(io.BytesIO(b"a,b\n"), 10)
     assert (list(only.columns), len(only)) == (["a", "b"], 0)
 
 
 class Endless(io.RawIOBase):
-    """A stream that never ends, and knows how much of it was read."""
+    """A stream that never ends, and counts how much of it was read."""
 
     def __init__(self):
         self.rows = 0
@@ -169,16 +172,16 @@ def test_of_a_stream_no_more_is_read_than_is_needed():
 def test_the_standard_input_is_a_file_called_dash(monkeypatch):
     for read in (lambda: read_table("-").frame, lambda: pd.concat(open_chunks("-", 2))):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(TEXT.encode()))))
-        assert same(read())
+        assert is_same_frame(read())
 
 
 def test_a_file_of_the_user_s_stays_open(tmp_path):
     (tmp_path / "t.csv").write_text(TEXT)
     with open(tmp_path / "t.csv", "rb") as file:
-        assert same(read_table(file).frame)
+        assert is_same_frame(read_table(file).frame)
         assert not file.closed
         file.seek(0)
-        assert same(read_table(file).frame)
+        assert is_same_frame(read_table(file).frame)
 
 
 def test_a_stream_whose_header_comes_first_may_have_decimal_commas():
@@ -195,7 +198,7 @@ def test_a_stream_whose_header_comes_first_may_have_decimal_commas():
 )
 def test_what_is_no_table_is_called_what_it_is(content, kind):
     with pytest.raises(ValueError, match=f"the table is {kind}, and no table: CSV or Parquet is needed"):
-        opened(content)
+        table_of(content)
 
 
 # Large ones
@@ -243,7 +246,7 @@ def test_rows_are_drawn_each_as_likely_in_their_order(monkeypatch):
     monkeypatch.setattr(opening, "PIECE", 7)
     found = read_table(rows_of(40), rows=10, seed=3)
     assert (len(found.frame), found.notes[-1]) == (10, notes[0])
-    assert same(read_table(rows_of(40), rows=40).frame, read_table(rows_of(40)).frame)
+    assert is_same_frame(read_table(rows_of(40), rows=40).frame, read_table(rows_of(40)).frame)
     with pytest.raises(ValueError, match="rows must be"):
         read_table(rows_of(40), rows=0)
 

@@ -22,16 +22,18 @@ LONG = f"1,{'x' * 1000}\n" * 300  # rows that are more than what is looked at fi
 TEXT = "\n".join(",".join(row) for row in ROWS) + "\n"
 
 
-def opened(content):
+def table_of(content):
+    """Return the table that is read from a text or from bytes."""
     return read_table(io.BytesIO(content if isinstance(content, bytes) else content.encode()))
 
 
-def same(frame, other=EXPECTED):
+def is_same_frame(frame, other=EXPECTED):
+    """Return True if a frame has the expected cells and index."""
     return frame.equals(other) and frame.index.tolist() == other.index.tolist()
 
 
 class Drops(io.RawIOBase):
-    """A stream that comes in these pieces."""
+    """A stream that arrives in the given pieces."""
 
     def __init__(self, *pieces):
         self.pieces = list(pieces)
@@ -45,7 +47,8 @@ class Drops(io.RawIOBase):
         return len(piece)
 
 
-def table(path, *lines):
+def write_table(path, *lines):
+    """Write lines to a file, and return its path."""
     path.write_text("\n".join(lines) + "\n")
     return path
 

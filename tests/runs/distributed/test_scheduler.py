@@ -152,8 +152,10 @@ def test_a_block_that_is_stored_is_asked_for_by_nobody_any_more(problem, alone, 
 
 
 def test_a_process_sends_back_names_of_files_however_large_a_block_is(problem, tmp_path):
-    """A worker that is killed while it sends more than a pipe takes at once leaves a part of it there, and
-    `concurrent.futures` waits for the rest for ever."""
+    """A worker that is killed while it sends more than a pipe holds leaves a part of it there.
+
+    `concurrent.futures` then waits for the rest for ever.
+    """
     plan = make_plan(problem, NETWORK, GRID, 60, 20, 64, record=60, samples=60)
     shared = SharedPlan.of_plan(plan)
     (tmp_path / pools.WANTED).touch()
@@ -435,7 +437,7 @@ def test_everything_else_works_without_dask_and_ray(tmp_path):
 
 
 class Elsewhere(pools.Pool):
-    """Workers that share nothing with this process, and count the pieces they are given."""
+    """A stand-in for workers that share nothing with this process; it counts the pieces they get."""
 
     def __init__(self):
         super().__init__(AtOnce())
@@ -483,7 +485,7 @@ def test_the_rungs_of_a_search_give_the_user_s_own_data_to_the_workers_once(monk
 
 @pytest.mark.parametrize(("total", "kind"), [(40, "LaneGroup"), (3, "Alone")])
 def test_all_blocks_of_a_plan_have_one_layout(problem, monkeypatch, total, kind):
-    """However many threads this computer has, and however few chains are left for the last block."""
+    """It depends neither on the threads of this computer nor on the chains left for the last block."""
     plan = make_plan(problem, NETWORK, hb.LOL(), steps=20, chains=total)
     for threads in (1, 2, 64):
         monkeypatch.setenv("HEATBATH_THREADS", str(threads))

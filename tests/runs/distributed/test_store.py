@@ -241,7 +241,7 @@ def test_a_lock_ends_with_the_call_though_forked_workers_live_on(problem, tmp_pa
 
 
 def test_a_folder_is_read_when_it_is_locked(problem, tmp_path):
-    """What another process has stored until then is known."""
+    """By then it has what another process has stored."""
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
     with Store.locked(plan, tmp_path / "run") as store:
         store.add(compute(Task(store.shared.digest, (), 0, 3, 20), store.shared.content))
@@ -273,7 +273,7 @@ def test_blocks_of_a_run_that_is_joined_are_removed_and_not_in_the_way(problem, 
 
 @pytest.mark.parametrize("lazy", [True, False])
 def test_a_run_is_resumed_in_a_folder(problem, cut, monkeypatch, tmp_path, lazy):
-    """With another h, so that the names of the points are those of before; a killed call goes on."""
+    """The new h leaves the names of the points as they were; a killed call is continued."""
     pytest.importorskip("dask", reason="the extra dask is not installed")
     cut(5)
     options = dict(steps=30, chains=7, record=3, samples=3, average=[[0.5, 1.0]])

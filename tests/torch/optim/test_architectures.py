@@ -20,14 +20,14 @@ from tests.torch.deep import ResNet, gpt2
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning")
 
 
-def parts(optimizer):
-    """What each part has, by the names of its parameters."""
+def parameters_by_part(optimizer):
+    """Return the parameters of each part."""
     return {group["name"]: group["params"] for group in optimizer.param_groups}
 
 
 def names_in(model, optimizer):
     known = {id(p): name for name, p in model.named_parameters()}
-    return {part: [known[id(p)] for p in params] for part, params in parts(optimizer).items()}
+    return {part: [known[id(p)] for p in params] for part, params in parameters_by_part(optimizer).items()}
 
 
 # Parts
@@ -86,7 +86,7 @@ def test_a_transformer_has_a_part_for_each_layer_one_for_vectors_and_one_for_emb
 
 def test_a_head_that_shares_its_matrix_with_the_embeddings_is_the_output_layer():
     model = gpt2()
-    found = parts(ht.LOL(model, parts="blocks"))
+    found = parameters_by_part(ht.LOL(model, parts="blocks"))
     assert [id(p) for p in found["lm_head"]] == [id(model.transformer.wte.weight)]
     assert [id(p) for p in found[EMBEDDINGS]] == [id(model.transformer.wpe.weight)]
     with pytest.raises(ValueError, match="shares its parameters"):
@@ -96,7 +96,7 @@ def test_a_head_that_shares_its_matrix_with_the_embeddings_is_the_output_layer()
 def test_layers_are_the_blocks_of_a_network_that_repeats_nothing():
     model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, 1))
     optimizer = ht.AdLaLa(model, parts="blocks")
-    assert list(parts(optimizer)) == ["0", VECTORS, "2", "4"]
+    assert list(parameters_by_part(optimizer)) == ["0", VECTORS, "2", "4"]
     model(torch.ones(5, 2)).sum().backward()
     optimizer.step()
 
@@ -159,7 +159,7 @@ def test_chains_of_a_deep_network_have_its_parts():
 
 
 def test_a_frequency_counts_the_parameters_that_are_stepped():
-    """In float64 as with ε = ω²/(2Nτ) of those that are not frozen."""
+    """In float64 the run is that with ε = ω²/(2Nτ), where N leaves out frozen parameters."""
 
     def final(**options):
         torch.manual_seed(0)
@@ -261,8 +261,8 @@ def test_where_a_cycle_has_too_many_samples_every_other_is_dropped():
     assert samples.thin == 4
 
 
-def propagated(cycle, gamma, k, steps):
-    """var θ of Langevin dynamics, BAOAB, on kθ²/2 after each step: the exact maps, from θ = p = 0."""
+def exact_variances(cycle, gamma, k, steps):
+    """Return var θ of Langevin dynamics (BAOAB) on kθ²/2 after each step, by exact maps from θ = p = 0."""
     cov, found = np.zeros((2, 2)), [0.0]
     for n in range(steps):
         h, tau = cycle.stepsize(n), cycle.temperature(n)
@@ -276,8 +276,11 @@ def propagated(cycle, gamma, k, steps):
 
 
 def test_at_the_end_of_a_cycle_the_law_is_that_of_its_temperature():
-    """20,000 independent θ: their variance is within 4.5 √(2/20000) = 4.5 % of that of the exact maps (7e-6
-    for each number), which is within 1 % of τ/k; before the sampling it is that of exploring, and fails."""
+    """The variance of 20,000 independent θ agrees with that of the exact maps.
+
+    The tolerance is 4.5 √(2/20000) = 4.5 % (7e-6 for each number). The exact variance is within 1 % of τ/k.
+    Before the sampling the variance is that of exploring, and fails.
+    """
     count, gamma, k, tau = 20_000, 2.0, 1.5, 3e-3
     cycle = Cycle(100, high=0.5, tau=tau, low=0.2, sampling=0.5, samples=2)
     theta = nn.Parameter(torch.zeros(count, dtype=torch.float64))
@@ -290,7 +293,7 @@ def test_at_the_end_of_a_cycle_the_law_is_that_of_its_temperature():
         optimizer.step()
         samples.take()
         early = float(theta.detach().square().mean()) if step == 149 else early
-    exact = propagated(cycle, gamma, k, 200)
+    exact = exact_variances(cycle, gamma, k, 200)
     # the last kick of a step is made at the beginning of the next: it does not move θ
     assert samples.steps == [75, 100, 175, 200]
     allowed = 4.5 * math.sqrt(2 / count)
@@ -418,7 +421,7 @@ def test_what_is_frozen_and_complex_must_not_change_either():
 
 @pytest.mark.parametrize(("share", "same"), [(1e-15, True), (1e-9, False)])
 def test_what_is_frozen_is_compared_but_for_the_order_of_sums(share, same):
-    """As another number of threads, or another device, adds them up."""
+    """Another number of threads or another device sums in another order."""
     model = nn.Sequential(nn.Linear(50, 50), nn.Linear(50, 1))
     model[0].requires_grad_(False)
     samples = ht.Samples(model)

@@ -27,16 +27,16 @@ def data(kind=torch.float64):
     return x, torch.randint(2, (12,), generator=generator)
 
 
-def alone(chains):
-    """The modules of the chains, each by itself."""
+def make_modules(chains):
+    """Return the modules of the chains, each by itself."""
     modules = [copy.deepcopy(chains.model) for _ in range(chains.count)]
     for k, module in enumerate(modules):
         chains.load_into(module, k)
     return modules
 
 
-def farthest(chains, modules):
-    """How far the chains are from modules, at most."""
+def largest_distance(chains, modules):
+    """Return how far the chains are from modules, at most."""
     pairs = zip(chains.states(), modules, strict=True)
     return max((state[n] - v).abs().max().item() for state, m in pairs for n, v in m.state_dict().items())
 
@@ -54,7 +54,7 @@ OPTIMISERS = {
 
 
 def train(optimizer, losses, steps=6):
-    """Some steps, with a closure, as tempering needs it."""
+    """Make some steps, with a closure, since tempering needs it."""
 
     def closure():
         optimizer.zero_grad()
@@ -71,15 +71,15 @@ def train(optimizer, losses, steps=6):
 def test_chain_k_is_the_module_alone_with_the_number_k(name, fused):
     (x, y), make = data(), OPTIMISERS[name]
     chains = ht.Chains(network(), COUNT)
-    modules = alone(chains)
-    assert farthest(chains, modules) == 0
-    assert farthest(chains, modules[::-1]) > 0.1  # they start at different places
+    modules = make_modules(chains)
+    assert largest_distance(chains, modules) == 0
+    assert largest_distance(chains, modules[::-1]) > 0.1  # they start at different places
     optimizer = make(chains, seed=5, fused=fused, chain=4)
     train(optimizer, lambda: chains.each(F.cross_entropy, chains(x), y))
     others = [make(module, seed=5, fused=fused, chain=4 + k) for k, module in enumerate(modules)]
     for module, other in zip(modules, others, strict=True):
         train(other, lambda module=module: F.cross_entropy(module(x), y))
-    assert farthest(chains, modules) < 1e-13
+    assert largest_distance(chains, modules) < 1e-13
     for group, *theirs in zip(optimizer.param_groups, *(o.param_groups for o in others), strict=True):
         for key in ("xi", "rung"):
             if key in group:
@@ -90,7 +90,7 @@ def test_chain_k_is_the_module_alone_with_the_number_k(name, fused):
     same = copy.deepcopy(modules[1])
     train(make(same, seed=5, fused=fused, chain=4), lambda: F.cross_entropy(same(x), y))
     if name != "Adam":  # which has no noise
-        assert farthest(chains, [modules[0], same, modules[2]]) > 1e-3  # the number matters
+        assert largest_distance(chains, [modules[0], same, modules[2]]) > 1e-3  # the number matters
 
 
 def test_the_numbers_of_a_chain_are_those_of_the_definition():
@@ -112,7 +112,7 @@ def test_the_sampled_variance_is_that_of_each_chain():
     model = torch.nn.Linear(2, 1).double()
     posterior = ht.LossPosterior("mse_loss", len(x))
     chains = ht.Chains(model, COUNT)
-    modules = alone(chains)
+    modules = make_modules(chains)
     optimizer = ht.Langevin(chains, 0.05, 1.0, posterior=posterior, seed=3)
     others = [ht.Langevin(m, 0.05, 1.0, posterior=posterior, seed=3, chain=k) for k, m in enumerate(modules)]
     for _ in range(3):
@@ -125,13 +125,13 @@ def test_the_sampled_variance_is_that_of_each_chain():
         train(optimizer, lambda: chains.each(F.mse_loss, chains(x), y), steps=2)
         for other, module in zip(others, modules, strict=True):
             train(other, lambda module=module: F.mse_loss(module(x), y), steps=2)
-    assert farthest(chains, modules) < 1e-13
+    assert largest_distance(chains, modules) < 1e-13
     with pytest.raises(ValueError, match="chains, examples"):
         optimizer.draw_noise(torch.zeros(len(x), 1))
 
 
 class Point(torch.nn.Module):
-    """In a quadratic well."""
+    """A parameter in a quadratic well."""
 
     def __init__(self, size=2):
         super().__init__()
@@ -142,8 +142,11 @@ class Point(torch.nn.Module):
 
 
 def test_chains_with_a_thermostat_each_have_their_law():
-    """θ and ξ of adaptive Langevin dynamics, at a temperature that is not 1: var θ = τ/k (BAFEFAB), and of ξ
-    the mean σ²/(2τ) and the variance ετ over the chains, which one ξ for all would not have."""
+    """θ and ξ of adaptive Langevin dynamics have their laws at a temperature that is not 1.
+
+    var θ = τ/k (BAFEFAB). ξ has the mean σ²/(2τ) and the variance ετ over the chains, which one ξ for all
+    would not have.
+    """
     count, size, tau, k, sigma, epsilon = 200, 20, 0.3, 2.0, 0.5, 0.05
     chains, mean = ht.Chains(Point(size), count, "same"), sigma**2 / (2 * tau)
     optimizer = ht.AdaptiveLangevin(chains, 0.2, tau, sigma, epsilon, "BAFEFAB", xi=mean, seed=2)
@@ -221,10 +224,10 @@ def test_dropout_is_of_each_chain_and_so_are_the_statistics_of_batch_norm():
         return torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.BatchNorm1d(4)).double()
 
     chains = ht.Chains(norm(), 2, lambda k: norm())
-    modules = alone(chains)
+    modules = make_modules(chains)
     said = chains(x)
     torch.testing.assert_close(said, torch.stack([module(x) for module in modules]))
-    assert farthest(chains, modules) < 1e-14  # the running statistics, too
+    assert largest_distance(chains, modules) < 1e-14  # the running statistics, too
     assert int(chains.get_buffer("1/num_batches_tracked")[1]) == 1
     each = torch.stack([x, x + 1])
     torch.testing.assert_close(
@@ -247,7 +250,7 @@ def test_inputs_of_each_chain_may_be_in_dicts_and_lists(at_once):
     with warnings.catch_warnings():
         warnings.simplefilter("error" if at_once else "ignore")
         said = chains({"x": each}, others=[each, 2.0], each=True)
-    for k, module in enumerate(alone(chains)):
+    for k, module in enumerate(make_modules(chains)):
         torch.testing.assert_close(said[k], module({"x": each[k]}, others=[each[k], 2.0]), rtol=0, atol=1e-14)
     with pytest.raises(ValueError, match="3 chains"):
         chains({"x": x}, others=[each, 2.0], each=True)
@@ -259,15 +262,15 @@ def test_what_can_be_called_at_once_in_one_mode_only_is_called_in_both():
     chains = ht.Chains(model, 2).eval()
     chains(x)
     assert chains.manner == "called at once"
-    modules = [module.train() for module in alone(chains.train())]
+    modules = [module.train() for module in make_modules(chains.train())]
     with pytest.warns(RuntimeWarning, match="one after the other"):  # its count of batches is asked for
         said = chains(x)
     torch.testing.assert_close(said, torch.stack([module(x) for module in modules]), rtol=0, atol=1e-14)
-    assert farthest(chains, modules) < 1e-14
+    assert largest_distance(chains, modules) < 1e-14
 
 
 class Masked(torch.nn.Module):
-    """With a buffer that is not finite, as masks of attention are, and one that moves."""
+    """A module with a buffer that is not finite, as masks of attention are, and one that changes."""
 
     def __init__(self):
         super().__init__()
@@ -313,7 +316,7 @@ def test_what_cannot_be_called_at_once_is_called_one_after_the_other_and_says_so
     chains = ht.Chains(Branching(2, 1).double(), 4)
     with pytest.warns(RuntimeWarning, match="one after the other"):
         said = chains(x)
-    torch.testing.assert_close(said, torch.stack([module(x) for module in alone(chains)]))
+    torch.testing.assert_close(said, torch.stack([module(x) for module in make_modules(chains)]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(chains(x), said)
@@ -338,13 +341,13 @@ def test_an_attempt_at_once_that_fails_leaves_nothing_behind():
 
     x, _ = data()
     chains = ht.Chains(Branching(), 2, "same")
-    modules = alone(chains)
+    modules = make_modules(chains)
     torch.manual_seed(3)
     with pytest.warns(RuntimeWarning, match="one after the other"):
         said = chains(x)
     torch.manual_seed(3)
     torch.testing.assert_close(said, torch.stack([module(x) for module in modules]), rtol=0, atol=1e-14)
-    assert farthest(chains, modules) < 1e-14
+    assert largest_distance(chains, modules) < 1e-14
     assert chains.get_buffer("norm/num_batches_tracked").tolist() == [1, 1]
 
 
@@ -489,8 +492,10 @@ def test_a_group_of_chains_can_be_added_later_and_a_state_of_another_number_of_c
 
 
 class Named(torch.nn.Module):
-    """Its parameters are named as what `Chains` has itself, or alike but for dots; it takes and returns more
-    than tensors."""
+    """A module whose parameters are named like attributes of `Chains`, or alike but for dots.
+
+    It takes and returns more than tensors.
+    """
 
     def __init__(self):
         super().__init__()
@@ -519,7 +524,7 @@ def test_names_and_keywords_of_any_module(more):
         else:
             outputs = chains(inputs, each=own, shift=shift)
             assert chains.manner == "called at once"
-        for k, module in enumerate(alone(chains)):
+        for k, module in enumerate(make_modules(chains)):
             torch.testing.assert_close(outputs[k], module(x, shift=float(k) if own else shift))
 
 

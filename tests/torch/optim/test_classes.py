@@ -10,7 +10,7 @@ from tests.torch.optim.models import constant_parameter, small_network
 
 
 def test_a_group_may_be_added_without_a_method():
-    """It has that of the others, as it is by then."""
+    """It gets the method that the others have at that time."""
     optimizer = ht.Langevin([constant_parameter()], 0.1, gamma=1.0, tau=Linear(1.0, 0.5, 10))
     optimizer.param_groups[0]["gamma"] = 3.0
     optimizer.add_param_group({"params": [constant_parameter()], "lr": 0.01})

@@ -45,8 +45,8 @@ def network():
     return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
 
 
-def make(name, given, noisy=False, **options):
-    """An optimiser of a class, for a module or two groups of its parameters."""
+def make_optimizer(name, given, noisy=False, **options):
+    """Return an optimiser of a class, for a module or two groups of its parameters."""
     chosen = COEFFICIENTS[name] | (NOISY.get(name, {}) if noisy else {}) | {"seed": 1} | options
     if name == "Partitioned":
         given = groups_of(given) if isinstance(given, nn.Module) else given
@@ -56,7 +56,7 @@ def make(name, given, noisy=False, **options):
 
 
 def groups_of(model, **first):
-    """The two layers as groups, of which the first may have options of its own."""
+    """Return the two layers as groups, of which the first may have options of its own."""
     body, head = ({"params": list(model[place].parameters()), "part": part}
                   for place, part in ((0, "hidden"), (2, "output")))  # fmt: skip
     return [body | first, head]
@@ -82,12 +82,14 @@ def vector(model):
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
 
-def every(test, names=COEFFICIENTS):
+def for_every_class(test, names=COEFFICIENTS):
+    """Run a test for every class, or for those with the given names."""
     return pytest.mark.parametrize("name", list(names))(test)
 
 
-def every_moving(test):
-    return every(test, MOVING)
+def for_every_moving_class(test):
+    """Run a test for every class that moves parameters."""
+    return for_every_class(test, MOVING)
 
 
 def test_every_class_is_here():
@@ -100,13 +102,13 @@ def test_every_class_is_here():
 # Where it goes
 
 
-@every_moving
+@for_every_moving_class
 @pytest.mark.parametrize("layout", ["contiguous", "transposed"])
 def test_it_goes_downhill(name, layout):
     model = network()
     if layout == "transposed":
         model[0].weight.data = model[0].weight.data.t().contiguous().t()
-    optimizer = make(name, model)
+    optimizer = make_optimizer(name, model)
     first = gradients(model, optimizer).item()
     steps(model, optimizer, 30)
     assert gradients(model, optimizer).item() < 0.7 * first
@@ -127,7 +129,7 @@ SCHEDULERS = {
 }  # fmt: skip
 
 
-@every_moving
+@for_every_moving_class
 def test_a_stepsize_in_a_tensor_is_the_number_under_every_scheduler(name):
     """To the rounding of float32; schedulers write into the tensor, which stays the one that was given."""
     for schedule in SCHEDULERS.values():
@@ -135,7 +137,7 @@ def test_a_stepsize_in_a_tensor_is_the_number_under_every_scheduler(name):
         for kind in (float, torch.tensor):
             model = network().double()
             lr = kind(COEFFICIENTS[name]["lr"])
-            optimizer = make(name, model, noisy=True, lr=lr)
+            optimizer = make_optimizer(name, model, noisy=True, lr=lr)
             scheduler = schedule(optimizer)
             ends.append(steps(model, optimizer, 12, scheduler))
             assert all(isinstance(group["lr"], type(lr)) for group in optimizer.param_groups)
@@ -146,45 +148,45 @@ def test_a_stepsize_in_a_tensor_is_the_number_under_every_scheduler(name):
         torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-5)
 
 
-@every
+@for_every_class
 def test_torch_refuses_schedulers_that_would_cycle_a_momentum_and_names_the_option(name):
-    optimizer = make(name, network())
+    optimizer = make_optimizer(name, network())
     for scheduler, arguments in ((lr_scheduler.OneCycleLR, (0.1, 20)), (lr_scheduler.CyclicLR, (0.01, 0.1))):
         with pytest.raises(ValueError, match="with `cycle_momentum` option"):
             scheduler(optimizer, *arguments)
         scheduler(optimizer, *arguments, cycle_momentum=False)
 
 
-@every
+@for_every_class
 def test_a_plateau_reduces_the_stepsize(name):
-    optimizer = make(name, network())
+    optimizer = make_optimizer(name, network())
     scheduler = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
     for _ in range(3):
         scheduler.step(1.0)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(COEFFICIENTS[name]["lr"] / 4)
 
 
-@every_moving
+@for_every_moving_class
 def test_a_group_may_have_a_stepsize_of_its_own_or_a_prior(name):
     model = network()
     before = vector(model)
-    optimizer = make(name, groups_of(model, lr=0.0))
+    optimizer = make_optimizer(name, groups_of(model, lr=0.0))
     moved = steps(model, optimizer, 2) != before
     assert not moved[:32].any()
     assert moved[32:].any()
     plain, decayed = network(), network()
-    steps(plain, make(name, plain), 5)
-    steps(decayed, make(name, groups_of(decayed, weight_decay=0.5)), 5)
+    steps(plain, make_optimizer(name, plain), 5)
+    steps(decayed, make_optimizer(name, groups_of(decayed, weight_decay=0.5)), 5)
     assert not torch.equal(plain[0].weight, decayed[0].weight)
 
 
-@every_moving
+@for_every_moving_class
 @pytest.mark.parametrize("fused", [True, False])
 def test_nothing_changes_without_gradients_or_with_gradients_of_0(name, fused):
-    """Of methods without noise. Zeros stay zeros."""
+    """The methods have no noise. Zeros stay zeros."""
     model = network()
     nn.init.zeros_(model[0].bias)
-    optimizer = make(name, model, fused=fused)
+    optimizer = make_optimizer(name, model, fused=fused)
     before = vector(model)
     optimizer.step()
     assert torch.equal(vector(model), before)
@@ -196,11 +198,11 @@ def test_nothing_changes_without_gradients_or_with_gradients_of_0(name, fused):
         assert torch.equal(vector(model), before)
 
 
-@every_moving
+@for_every_moving_class
 @pytest.mark.parametrize("fused", [None, False])
 def test_gradients_are_never_written_into(name, fused):
     model = network()
-    optimizer = make(name, groups_of(model, weight_decay=0.1), noisy=True, fused=fused)
+    optimizer = make_optimizer(name, groups_of(model, weight_decay=0.1), noisy=True, fused=fused)
     gradients(model, optimizer)
     before = [p.grad.clone() for p in model.parameters()]
     versions = [p.grad._version for p in model.parameters()]
@@ -212,14 +214,14 @@ def test_gradients_are_never_written_into(name, fused):
 # What a tensor is
 
 
-@every_moving
+@for_every_moving_class
 @pytest.mark.parametrize("half", [False, True])
 def test_a_gradient_with_the_negative_bit_is_the_gradient_it_stands_for(name, half):
     kind = torch.bfloat16 if half else torch.float32
     ends = []
     for negative in (False, True):
         model = network().to(kind)
-        optimizer = make(name, model, noisy=True)
+        optimizer = make_optimizer(name, model, noisy=True)
         for _ in range(3):
             gradients(model, optimizer)
             if negative:
@@ -233,7 +235,7 @@ def test_a_gradient_with_the_negative_bit_is_the_gradient_it_stands_for(name, ha
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_parameter_with_the_negative_bit_is_what_it_stands_for(fused):
-    """One element in complex arithmetic: the imaginary part of a conjugate."""
+    """Complex arithmetic makes such an element: the imaginary part of a conjugate."""
     ends = []
     for negative in (False, True):
         numbers = torch.tensor([1 + 2j]).conj().imag if negative else torch.tensor([-2.0])
@@ -248,10 +250,10 @@ def test_a_parameter_with_the_negative_bit_is_what_it_stands_for(fused):
     assert torch.equal(*ends)
 
 
-@every_moving
+@for_every_moving_class
 def test_a_step_on_meta_tensors_has_shapes_and_no_numbers(name):
     model = network().to("meta")
-    optimizer = make(name, model, noisy=True)
+    optimizer = make_optimizer(name, model, noisy=True)
     for p in model.parameters():
         p.grad = torch.empty_like(p)
     optimizer.step()
@@ -259,22 +261,22 @@ def test_a_step_on_meta_tensors_has_shapes_and_no_numbers(name):
     assert all(optimizer.state[p]["momentum"].is_meta for p in model.parameters())
 
 
-@every_moving
+@for_every_moving_class
 @pytest.mark.parametrize("fused", [None, False])
 def test_scalars_and_empty_parameters_are_stepped(name, fused):
     scalar, empty = nn.Parameter(torch.tensor(1.0)), nn.Parameter(torch.empty(0, 3))
     given = [{"params": [scalar], "part": "hidden"}, {"params": [empty], "part": "output"}]
-    optimizer = make(name, given, fused=fused)
+    optimizer = make_optimizer(name, given, fused=fused)
     for _ in range(3):
         scalar.grad, empty.grad = torch.tensor(1.0), torch.empty(0, 3)
         optimizer.step()
     assert scalar.item() < 1.0
 
 
-@every_moving
+@for_every_moving_class
 def test_sparse_gradients_are_refused_before_anything_moves(name):
     model = network()
-    optimizer = make(name, model)
+    optimizer = make_optimizer(name, model)
     gradients(model, optimizer)
     before = vector(model)
     model[2].weight.grad = model[2].weight.grad.to_sparse()
@@ -286,12 +288,12 @@ def test_sparse_gradients_are_refused_before_anything_moves(name):
 # What is accepted
 
 
-@every
+@for_every_class
 def test_the_switches_of_torch_are_accepted_where_they_change_nothing(name):
     ends = []
     for options in ({}, {"foreach": True}, {"foreach": False, "capturable": False, "differentiable": False}):
         model = network()
-        optimizer = make(name, model, noisy=True, **options)
+        optimizer = make_optimizer(name, model, noisy=True, **options)
         assert set(options) <= set(optimizer.param_groups[0])
         ends.append(steps(model, optimizer))
     assert torch.equal(ends[0], ends[1])
@@ -306,10 +308,10 @@ def test_the_switches_of_torch_are_accepted_where_they_change_nothing(name):
         ({"lr": torch.tensor(-0.1)}, "lr must be >= 0"),
     ):
         with pytest.raises((ValueError, TypeError, RuntimeError), match=told):
-            make(name, network(), **options)
+            make_optimizer(name, network(), **options)
 
 
-@every
+@for_every_class
 def test_parameters_that_cannot_be_optimised_are_refused(name):
     p, q = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2, 2))
 
@@ -323,24 +325,24 @@ def test_parameters_that_cannot_be_optimised_are_refused(name):
         ({p}, [q], "optimizer parameters need to be organized in ordered collections"),
     ):
         with pytest.raises((ValueError, TypeError), match=told):
-            make(name, parts(first, second))
+            make_optimizer(name, parts(first, second))
     with pytest.warns(UserWarning, match="contains a parameter group with duplicate parameters"):
-        make(name, parts([p, p], [q]))
+        make_optimizer(name, parts([p, p], [q]))
 
 
-@every
+@for_every_class
 def test_errors_do_not_print_tensors(name):
     """But their kind and shape: a tensor may have millions of numbers, or be private."""
     secret = torch.full((4, 4), 123.456)
     model = network()
     for call in (
-        lambda: make(name, secret),
-        lambda: make(name, [[secret]] * 2),
-        lambda: make(name, model, lr=secret),
-        lambda: make(name, model, seed=secret),
-        lambda: make(name, model, fused=secret),
-        lambda: make(name, model, maximize=secret),
-        lambda: make(name, model, posterior=secret),
+        lambda: make_optimizer(name, secret),
+        lambda: make_optimizer(name, [[secret]] * 2),
+        lambda: make_optimizer(name, model, lr=secret),
+        lambda: make_optimizer(name, model, seed=secret),
+        lambda: make_optimizer(name, model, fused=secret),
+        lambda: make_optimizer(name, model, maximize=secret),
+        lambda: make_optimizer(name, model, posterior=secret),
         lambda: getattr(ht, name)(secret),
         lambda: getattr(ht, name)([secret], lr=[secret]),
         lambda: ht.Langevin(model, 0.1, secret, secret),
@@ -363,29 +365,29 @@ def test_errors_do_not_print_tensors(name):
 # Names, hooks, copies
 
 
-@every
+@for_every_class
 def test_named_parameters_keep_their_names(name):
     model = network()
     named = [
         {"params": [(key, p) for key, p in model.named_parameters() if key.startswith(layer)], "part": part}
         for layer, part in (("0", "hidden"), ("2", "output"))
     ]
-    optimizer = make(name, named)
+    optimizer = make_optimizer(name, named)
     assert [group["param_names"] for group in optimizer.param_groups] == [
         ["0.weight", "0.bias"], ["2.weight", "2.bias"],
     ]  # fmt: skip
     steps(model, optimizer)
     other = network()
-    unnamed = make(name, groups_of(other))
+    unnamed = make_optimizer(name, groups_of(other))
     unnamed.load_state_dict(optimizer.state_dict())
     assert unnamed.param_groups[0]["param_names"] == ["0.weight", "0.bias"]
     steps(other, unnamed)
 
 
-@every
+@for_every_class
 def test_hooks_around_a_step_are_called_in_order(name):
     model = network()
-    optimizer = make(name, model)
+    optimizer = make_optimizer(name, model)
     seen = []
     optimizer.register_step_pre_hook(lambda *_: seen.append("before"))
     optimizer.register_step_post_hook(lambda *_: seen.append("after"))
@@ -399,11 +401,11 @@ def test_hooks_around_a_step_are_called_in_order(name):
     assert seen == ["everywhere before", "before", "after", "everywhere after"]
 
 
-@every
+@for_every_class
 def test_hooks_around_a_state_may_change_it(name):
     """Before it is loaded, after, and where it is made; with `prepend` first of all."""
     model = network()
-    optimizer = make(name, model, noisy=True)
+    optimizer = make_optimizer(name, model, noisy=True)
     steps(model, optimizer)
     seen = []
     optimizer.register_state_dict_pre_hook(lambda o: seen.append("saving"))
@@ -427,12 +429,14 @@ def test_hooks_around_a_state_may_change_it(name):
     assert state["param_groups"][0]["lr"] != 0.5  # what was given is as it was
 
 
-@every_moving
+@for_every_moving_class
 def test_momenta_of_half_precision_follow_a_hook_that_reorders_a_state(name):
-    """The state of a model whose layers were declared in another order; hooks after it see float32 momenta,
-    and what they write stays."""
+    """The state comes from a model whose layers were declared in another order.
+
+    Hooks after it see float32 momenta, and what they write stays.
+    """
     model = network().bfloat16()
-    optimizer = make(name, model, noisy=True)
+    optimizer = make_optimizer(name, model, noisy=True)
     steps(model, optimizer)
     expected = {p: copy.deepcopy(optimizer.state[p]) for p in model.parameters()}
     state = optimizer.state_dict()
@@ -445,7 +449,7 @@ def test_momenta_of_half_precision_follow_a_hook_that_reorders_a_state(name):
         "state": {swapped[index]: value for index, value in state["state"].items()},
         "param_groups": state["param_groups"],
     }
-    fresh = make(name, model, noisy=True)
+    fresh = make_optimizer(name, model, noisy=True)
     fresh.register_load_state_dict_pre_hook(lambda o, s: s | {"param_groups": renumber(s["param_groups"])})
     kinds = []
     fresh.register_load_state_dict_post_hook(lambda o: kinds.append(o.state[model[0].bias]["momentum"].dtype))
@@ -459,11 +463,11 @@ def test_momenta_of_half_precision_follow_a_hook_that_reorders_a_state(name):
     assert fresh.state[model[2].bias]["momentum"].item() == 7.0
 
 
-@every_moving
+@for_every_moving_class
 @pytest.mark.parametrize("way", ["deepcopy", "pickle", "state_dict", "file"])
 def test_copies_go_the_same_way(name, way):
     model = network()
-    optimizer = make(name, model, noisy=True)
+    optimizer = make_optimizer(name, model, noisy=True)
     steps(model, optimizer)
     if way == "deepcopy":
         other, copied = copy.deepcopy((model, optimizer))
@@ -471,7 +475,7 @@ def test_copies_go_the_same_way(name, way):
         other, copied = pickle.loads(pickle.dumps((model, optimizer)))
     else:
         other = copy.deepcopy(model)
-        copied = make(name, other, noisy=True, seed=77)
+        copied = make_optimizer(name, other, noisy=True, seed=77)
         state = copy.deepcopy(optimizer.state_dict())  # whose tensors are those of the optimiser
         if way == "file":
             buffer = io.BytesIO()
@@ -486,15 +490,15 @@ def test_copies_go_the_same_way(name, way):
     assert {key for key in vars(copied) if not key.startswith("_")} == public
 
 
-@every
+@for_every_class
 def test_a_state_that_lacks_what_is_newer_gets_the_defaults(name):
-    """As an earlier version might have saved it: without our newer options, and without a method's."""
+    """An earlier version might have saved it, without our newer options and those of a method."""
     newer = ("agreed", "foreach", "capturable", "differentiable", "maximize", "fused", "weight_decay",
              "kinetic", "friction", "thermostat", "word")  # fmt: skip
     ends = []
     for older in (False, True):
         model = network()
-        optimizer = make(name, model, noisy=True)
+        optimizer = make_optimizer(name, model, noisy=True)
         steps(model, optimizer)
         state = optimizer.state_dict()
         if older:
@@ -506,7 +510,7 @@ def test_a_state_that_lacks_what_is_newer_gets_the_defaults(name):
                     group.pop(key, None)
             for own in state["state"].values():
                 own["step"] = torch.tensor(own["step"])  # as others save it
-        fresh = make(name, model, noisy=True)
+        fresh = make_optimizer(name, model, noisy=True)
         fresh.load_state_dict(state)
         fresh.step()
         ends.append(steps(model, fresh))
@@ -514,10 +518,10 @@ def test_a_state_that_lacks_what_is_newer_gets_the_defaults(name):
     assert torch.equal(*ends)
 
 
-@every
+@for_every_class
 def test_states_that_do_not_fit_are_refused(name):
     model = network()
-    optimizer = make(name, model)
+    optimizer = make_optimizer(name, model)
     steps(model, optimizer)
     state = optimizer.state_dict()
     with pytest.raises(ValueError, match="different number of parameter groups"):
@@ -529,10 +533,10 @@ def test_states_that_do_not_fit_are_refused(name):
     steps(model, optimizer)
 
 
-@every
+@for_every_class
 def test_a_closure_makes_gradients_even_where_they_are_off_and_its_loss_is_returned(name):
     model = network()
-    optimizer = make(name, model)
+    optimizer = make_optimizer(name, model)
 
     def closure():
         assert torch.is_grad_enabled()
@@ -546,10 +550,10 @@ def test_a_closure_makes_gradients_even_where_they_are_off_and_its_loss_is_retur
     assert all(not p.grad.any() for p in model.parameters())
 
 
-@every
+@for_every_class
 def test_a_profile_names_the_step(name):
     model = network()
-    optimizer = make(name, model)
+    optimizer = make_optimizer(name, model)
     gradients(model, optimizer)
     with torch.profiler.profile() as profile:
         optimizer.step()

@@ -14,7 +14,7 @@ from tests.torch.optim.models import TAU, compute_gradients, constant_parameter,
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_nothing_moves_where_a_scheduler_begins_at_a_stepsize_of_0(fused):
-    """Also with infinite friction, where 0 times it would be NaN."""
+    """That holds with infinite friction, too, where 0 times it would be NaN."""
     model = small_network()
     before = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     optimizer = ht.LOL(model, lr=0.0, tau_output=TAU, fused=fused)
@@ -124,7 +124,7 @@ def test_a_compiled_step_has_the_same_results(fused, whole):
 @pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("first", [True, False])
 def test_a_closure_that_raises_in_mid_step_leaves_everything_as_it_was(kind, fused, first):
-    """And the step that is made in its place is the one that would have been made."""
+    """The step made in its place is the one that would have been made."""
     ladder = SimulatedTempering([1e-3, 1e-2], every=1)
     ends = []
     for broken in (False, True):
@@ -181,8 +181,10 @@ MAKERS = {
 @pytest.mark.parametrize("h", [0.1, Linear(0.1, 0.05, 10)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_state_for_a_checkpoint_before_the_first_step_moves_nothing(name, h, fused):
-    """torch makes a step at lr = 0 for it, with gradients of 0. That is none, for our schedules and the noise
-    too: the run is that of one without it. Zeros stay zeros."""
+    """torch makes a step at lr = 0 with gradients of 0 to get such a state.
+
+    It doesn't count for our schedules and noise: the run is that of one without it. Zeros stay zeros.
+    """
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 
     model = small_network(torch.float64)

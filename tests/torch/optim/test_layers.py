@@ -33,7 +33,7 @@ def test_an_output_layer_that_cannot_be_meant_is_refused():
 
 
 class HeadFirst(nn.Module):
-    """Declared in another order than it acts in."""
+    """A module whose layers are declared in another order than they act in."""
 
     def __init__(self, width=20):
         super().__init__()
@@ -123,7 +123,7 @@ def test_a_head_declared_first_is_asked_for_where_nothing_can_be_seen(way):
 
 
 def test_a_head_declared_first_is_seen_where_only_parts_are_called():
-    """As in Lightning, whose training_step calls parts of the module; a step at lr = 0 does not ask yet."""
+    """Lightning's training_step calls parts of the module. A step at lr = 0 does not ask yet."""
     for kind in (HeadFirst, BodyFirst):
         model = kind()
         optimizer = ht.AdLaLa(model, seed=1)
@@ -163,7 +163,7 @@ def test_names_alone_are_asked_where_another_layer_takes_what_the_last_gives():
 
 
 def test_groups_of_a_framework_are_divided_by_the_output_layer():
-    """As the Trainer makes them, with and without decay; by layers where they have names."""
+    """The Trainer makes groups with and without decay; they are divided by layers where they have names."""
     model = nn.Sequential(nn.Linear(2, 4), nn.Linear(4, 4), nn.Linear(4, 1))
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() == 1]

@@ -24,8 +24,8 @@ openmp = pytest.mark.skipif(
 )
 
 
-def stepped(method, kind=torch.float32, steps=3):
-    """θ after some steps from a fixed start."""
+def parameters_after(method, kind=torch.float32, steps=3):
+    """Return θ after some steps from a fixed start."""
     generator = torch.Generator().manual_seed(1)
     params = [torch.nn.Parameter(torch.randn(n, generator=generator, dtype=kind)) for n in SIZES]
     for p in params:
@@ -38,7 +38,7 @@ def stepped(method, kind=torch.float32, steps=3):
 
 @pytest.fixture
 def teams(monkeypatch):
-    """The team of every call of compiled code, and how often the pool was asked."""
+    """Return a list that records the team of every call of compiled code, and each use of the pool."""
     noted = []
     step = numba_step.fused_step
 
@@ -65,16 +65,16 @@ def teams(monkeypatch):
 )
 def test_openmp_and_the_pool_and_one_thread_give_the_same_bits(monkeypatch, teams, method, kind):
     monkeypatch.setenv("HEATBATH_THREADS", "3")
-    on_openmp = stepped(method, kind)
+    on_openmp = parameters_after(method, kind)
     assert set(teams) == {("openmp", 3)}
     teams.clear()
     with monkeypatch.context() as patch:
         patch.setattr(numba_step, "parallel_region", lambda: 0)
-        on_the_pool = stepped(method, kind)
+        on_the_pool = parameters_after(method, kind)
     assert ("pool", 3) in teams
     teams.clear()
     monkeypatch.setenv("HEATBATH_THREADS", "1")
-    alone = stepped(method, kind)
+    alone = parameters_after(method, kind)
     assert set(teams) == {("here", 1)}
     np.testing.assert_array_equal(on_openmp, alone)
     np.testing.assert_array_equal(on_the_pool, alone)
@@ -88,11 +88,11 @@ def test_a_step_has_as_many_threads_as_torch_unless_heatbath_threads_says_otherw
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
             teams.clear()
-            stepped(hb.Langevin(1.0, 1e-3), steps=1)
+            parameters_after(hb.Langevin(1.0, 1e-3), steps=1)
             assert set(teams) == {("openmp" if threads > 1 else "here", threads)}
         monkeypatch.setenv("HEATBATH_THREADS", "2")
         teams.clear()
-        stepped(hb.Langevin(1.0, 1e-3), steps=1)
+        parameters_after(hb.Langevin(1.0, 1e-3), steps=1)
         assert set(teams) == {("openmp", 2)}
     finally:
         torch.set_num_threads(before)
@@ -101,9 +101,11 @@ def test_a_step_has_as_many_threads_as_torch_unless_heatbath_threads_says_otherw
 def test_two_python_threads_can_step_at_once(monkeypatch):
     monkeypatch.setenv("HEATBATH_THREADS", "2")
     method = hb.AdaptiveLangevin(1e-3, 0.05, 0.1)
-    alone = stepped(method, steps=20)
+    alone = parameters_after(method, steps=20)
     results = []
-    workers = [threading.Thread(target=lambda: results.append(stepped(method, steps=20))) for _ in range(2)]
+    workers = [
+        threading.Thread(target=lambda: results.append(parameters_after(method, steps=20))) for _ in range(2)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -171,7 +173,8 @@ except KeyboardInterrupt:
 """
 
 
-def python(code, **environment):
+def run_python(code, **environment):
+    """Run code in a new process, and return what it stored in `told`."""
     done = subprocess.run(
         [sys.executable, "-c", STEPS + code + "print(json.dumps(told))"],
         capture_output=True,
@@ -184,29 +187,33 @@ def python(code, **environment):
 
 
 @pytest.fixture(scope="module")
-def told():
-    """What a process says of all that it has tried, in this order."""
-    return python(BEFORE + ALONE + AFTER)
+def process_results():
+    """Return the results of a process that tries all cases in this order."""
+    return run_python(BEFORE + ALONE + AFTER)
 
 
 @openmp
-def test_a_forked_child_can_step_on_the_pool_after_its_parent_stepped_on_openmp(told):
-    assert (told["on OpenMP"], told["child of ours"], told["parent"]) == (True, 0, True)
+def test_a_forked_child_can_step_on_the_pool_after_its_parent_stepped_on_openmp(process_results):
+    assert (process_results["on OpenMP"], process_results["child of ours"], process_results["parent"]) == (
+        True,
+        0,
+        True,
+    )
 
 
 @openmp
-def test_a_forked_child_can_step_if_only_torch_used_openmp_before_it(told):
-    assert told["child of torch's"] == 0
+def test_a_forked_child_can_step_if_only_torch_used_openmp_before_it(process_results):
+    assert process_results["child of torch's"] == 0
 
 
 @openmp
-def test_results_are_the_same_with_fewer_threads_than_asked_for(told):
-    assert python(ALONE, OMP_THREAD_LIMIT="1") == {"bits": told["bits"]}
+def test_results_are_the_same_with_fewer_threads_than_asked_for(process_results):
+    assert run_python(ALONE, OMP_THREAD_LIMIT="1") == {"bits": process_results["bits"]}
 
 
 @openmp
-def test_ctrl_c_ends_a_loop_of_steps_and_the_next_ones_run(told):
-    assert told["Ctrl-C"] == "went on"
+def test_ctrl_c_ends_a_loop_of_steps_and_the_next_ones_run(process_results):
+    assert process_results["Ctrl-C"] == "went on"
 
 
 # Descriptions for compiled code
@@ -219,7 +226,7 @@ def test_tensors_are_cut_at_multiples_of_a_piece_in_the_numbering_of_the_noise()
 
 
 def can_be_compiled(tensor, theta, dtype):
-    """Whether momenta can be stepped beside parameters."""
+    """Return True if compiled code can step these momenta beside the parameters."""
     unit = StepTensors(
         program=None, table=None, xi=0.0, root_tau=1.0, seed=0, step=0, theta=[theta], p=[tensor]
     )

@@ -17,7 +17,7 @@ LAYERS = {"layer1": (40, 20), "layer2": (100, 5), "layer3": (5, 1)}
 
 
 def network(dtype=torch.float64):
-    """A small network with a fixed start."""
+    """Return a small network with a fixed start."""
     model = torch.nn.Sequential(
         torch.nn.Linear(2, 20),
         torch.nn.Tanh(),
@@ -52,7 +52,7 @@ def vector(model):
 
 
 def gradient(theta, batch):
-    """What the reference asks for."""
+    """Return the gradient as the reference asks for it."""
     model = network()
     rows = []
     for row in theta:
@@ -73,7 +73,7 @@ def losses(theta):
 
 
 def by_layer(model, partition, **options):
-    """The optimiser of a partition with a method for each layer."""
+    """Return the optimiser of a partition with a method for each layer."""
     parts = partition.parts(LAYERS)
     modules = dict(zip(LAYERS, (model[0], model[2], model[4]), strict=True))
     groups = [
@@ -84,7 +84,7 @@ def by_layer(model, partition, **options):
 
 
 def follow(model, optimizer, partition, steps, **options):
-    """The largest difference to the reference after some steps."""
+    """Return the largest difference to the reference after some steps, and the reference."""
     reference = hb.Reference(gradient, vector(model), partition, LAYERS, loss=losses, **options)
     closure = closure_of(model, optimizer)
     for _ in range(steps):
@@ -255,8 +255,8 @@ CLASSES = {
 }  # fmt: skip
 
 
-def every_optimiser(test):
-    """With one seed for all, unless told: by default each has its own."""
+def for_every_optimiser(test):
+    """Run a test for every optimiser, with one seed for all: by default each has its own."""
     made = [lambda m, make=make, seed=1, **o: make(m, seed=seed, **o) for make in CLASSES.values()]
     return pytest.mark.parametrize("make", made, ids=CLASSES)(test)
 
@@ -270,7 +270,7 @@ def test_every_optimiser_class_is_in_the_table():
     assert classes == {*CLASSES, "Frozen"}
 
 
-@every_optimiser
+@for_every_optimiser
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_step_without_a_closure_is_a_step_with_one(make, fused):
     one, two = network(), network()
@@ -283,7 +283,7 @@ def test_a_step_without_a_closure_is_a_step_with_one(make, fused):
     np.testing.assert_array_equal(vector(one), vector(two))
 
 
-@every_optimiser
+@for_every_optimiser
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_a_run_goes_on_bit_for_bit_from_a_file_without_code(make, dtype, fused):
@@ -312,7 +312,7 @@ def test_a_run_goes_on_bit_for_bit_from_a_file_without_code(make, dtype, fused):
                 assert resumed.state[p]["momentum"].dtype == torch.float32
 
 
-@every_optimiser
+@for_every_optimiser
 def test_groups_hold_plain_values_only(make):
     model = network()
     optimizer = make(model)
@@ -329,7 +329,7 @@ def test_groups_hold_plain_values_only(make):
         assert all(plain(value) for key, value in group.items() if key != "params"), group
 
 
-@every_optimiser
+@for_every_optimiser
 @pytest.mark.parametrize("fused", [True, False])
 def test_parameters_without_a_gradient_are_skipped(make, fused):
     model = network()
@@ -346,9 +346,9 @@ def test_parameters_without_a_gradient_are_skipped(make, fused):
     assert optimizer.state[model[2].weight]["step"] == 1
 
 
-@every_optimiser
+@for_every_optimiser
 def test_maximize_climbs(make):
-    """With the sign of the loss turned, it is the same run."""
+    """The run is that with the sign of the loss turned."""
     one, two = network(), network()
     down, up = make(one), make(two, maximize=True)
     for _ in range(5):
@@ -360,7 +360,7 @@ def test_maximize_climbs(make):
 
 
 def test_maximize_may_be_changed_between_steps():
-    """With the sign of the loss turned where it is, it is the same run."""
+    """The run is that with the sign of the loss turned at the same steps."""
     one, two = network(), network()
     down, turned = ht.LOL(one, seed=1), ht.LOL(two, seed=1)
     for n in range(6):
@@ -373,7 +373,7 @@ def test_maximize_may_be_changed_between_steps():
     np.testing.assert_allclose(vector(one), vector(two), rtol=1e-14)
 
 
-@every_optimiser
+@for_every_optimiser
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_backward_through_a_graph_from_before_the_step_raises(make, fused):
     model = network()
@@ -384,7 +384,7 @@ def test_a_backward_through_a_graph_from_before_the_step_raises(make, fused):
         stale.backward()
 
 
-@every_optimiser
+@for_every_optimiser
 def test_the_global_generator_is_not_touched(make):
     model = network()
     optimizer = make(model)
@@ -407,7 +407,7 @@ def test_tensors_of_one_shape_have_noise_of_their_own(fused):
     assert abs(torch.corrcoef(torch.stack([one, two]))[0, 1]) < 4.5 / math.sqrt(1000)
 
 
-@every_optimiser
+@for_every_optimiser
 def test_the_momenta_of_bfloat16_let_small_steps_add_up(make):
     """A step is far below the spacing of bfloat16 numbers near 1; the float32 copy keeps it."""
     model = network(torch.bfloat16)
@@ -424,7 +424,7 @@ def test_the_momenta_of_bfloat16_let_small_steps_add_up(make):
 
 
 def test_gradient_clipping_autocast_and_a_scaler():
-    """As a loop in mixed precision has them; the scaler skips a step whose gradients are not finite."""
+    """A loop in mixed precision has all three; the scaler skips a step whose gradients are not finite."""
     model = network(torch.float32)
     optimizer = ht.AdLaLa(model, lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
@@ -562,8 +562,8 @@ K, TAU, H = 2.0, 0.3, 0.5
 COPIES = 100_000  # of one parameter: as many independent chains
 
 
-def sampled(method, fused, dtype, steps=80):
-    """Copies of a parameter on a quadratic, after enough steps to forget their start."""
+def sample_quadratic(method, fused, dtype, steps=80):
+    """Return copies of a parameter on a quadratic, after enough steps to forget their start."""
     theta = torch.nn.Parameter(torch.zeros(COPIES, dtype=dtype))
     optimizer = ht.Partitioned([{"params": [theta], "method": method}], H, seed=11, fused=fused)
     for _ in range(steps):
@@ -585,7 +585,7 @@ def sampled(method, fused, dtype, steps=80):
 def test_the_variance_is_that_of_the_lyapunov_equation(method, fused, dtype):
     """Within 4.5 standard errors over 100,000 copies (error rate 7e-6); 3 % off would be seen."""
     V = hb.quadratic.covariance(hb.Partition(method, H), K)[0, 0]
-    theta = sampled(method, fused, dtype)
+    theta = sample_quadratic(method, fused, dtype)
     error = V * math.sqrt(2 / COPIES)
     assert abs(theta.square().mean() - V) < 4.5 * error
     assert abs(theta.square().mean() - 1.03 * V) > 2 * error
@@ -616,7 +616,7 @@ def test_the_temperature_of_a_langevin_part_is_read_before_its_o(fused):
 def test_sgld_samples_half_its_sigma_squared():
     """θ += -h k θ + σ sqrt(h) R has the variance σ²/(2k - h k²)."""
     for fused in (True, False):
-        theta = sampled(hb.SGLD(0.7), fused, torch.float64)
+        theta = sample_quadratic(hb.SGLD(0.7), fused, torch.float64)
         V = 0.7**2 / (2 * K - H * K**2)
         assert abs(theta.square().mean() - V) < 4.5 * V * math.sqrt(2 / COPIES)
 

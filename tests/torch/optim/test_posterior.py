@@ -47,7 +47,7 @@ def parameter_vector(model):
 
 
 def make_steps(model, optimizer, steps, every=5, loss=functional.mse_loss, y=Y):
-    """Steps with full gradients, and the noise drawn at every so manieth, as the reference does it."""
+    """Make steps with full gradients, drawing the noise at every `every`-th, as the reference does it."""
     for _ in range(steps):
         step = optimizer.param_groups[0]["step"]
         if every and step and step % every == 0:
@@ -61,14 +61,14 @@ def make_steps(model, optimizer, steps, every=5, loss=functional.mse_loss, y=Y):
 
 
 def coefficients(loss, options, prior=2.0, temperature=0.5, n=40):
-    """τ and weight_decay of a Langevin optimiser."""
+    """Return τ and weight_decay of a Langevin optimiser."""
     posterior = ht.LossPosterior(loss, n, prior, temperature=temperature, **options)
     (group,) = ht.Langevin(torch.nn.Linear(3, 2), 0.1, 1.0, posterior=posterior).param_groups
     return group["tau"], group["weight_decay"]
 
 
 def losses(outputs, y, labels, counts):
-    """Each loss as torch has it, with -log likelihood of all examples, up to a constant, by hand."""
+    """Return each loss of torch, and by hand -log likelihood of all examples up to a constant."""
     f, log = outputs.detach().numpy(), np.log
     binary, logistic = (y > 0).double(), functional.binary_cross_entropy_with_logits
     p = 1 / (1 + np.exp(-f))
@@ -159,8 +159,8 @@ METHODS = {
 LAYERS = {"fc1": (12, 4), "fc2": (8, 2)}
 
 
-def of_partition(model, partition, **options):
-    """The optimiser of a partition."""
+def make_optimizer(model, partition, **options):
+    """Return the optimiser of a partition."""
     modules = {"fc1": model[0], "fc2": model[2]}
     groups = [
         {"params": [p for layer in part.layers for p in modules[layer].parameters()], "method": part.method}
@@ -170,7 +170,7 @@ def of_partition(model, partition, **options):
 
 
 def reference_for(model, partition, posterior, every, y):
-    """The definition, with the gradient of mse_loss as it is."""
+    """Return the reference, with the gradient of mse_loss as it is."""
     scale = 2 / posterior.targets
     tau, decay = posterior.temperature * scale / 20, scale / (posterior.prior**2 * 20)
     law = law_of_variance(
@@ -207,7 +207,7 @@ def test_optimisers_with_noise_that_is_drawn_follow_the_reference(name, fused):
     partition = hb.Partition(METHODS[name], 0.05, posterior.values)
     model = build_network()
     reference = reference_for(model, partition, posterior, 5, Y)
-    optimizer = of_partition(model, partition, seed=5, fused=fused, posterior=posterior)
+    optimizer = make_optimizer(model, partition, seed=5, fused=fused, posterior=posterior)
     make_steps(model, optimizer, 60)
     reference.advance(60)
     assert optimizer.noise == pytest.approx(reference.state.noise[0, 0], rel=1e-10)
@@ -282,7 +282,7 @@ def test_a_scheduler_changes_the_stepsize_between_draws():
 
 
 def exact_law(targets, posterior, w):
-    """Mean and covariance of (weights, bias) of each target, where the noise is known."""
+    """Return mean and covariance of (weights, bias) of each target, where the noise is known."""
     s2 = posterior.noise**2
     V = np.linalg.inv((w * A.T) @ A / s2 + np.eye(3) / posterior.prior**2)
     return V @ (w * A.T) @ B[:, :targets] / s2, posterior.temperature * V
@@ -293,7 +293,7 @@ WEIGHTS = np.linspace(0.2, 3.0, N)  # with the sum 16
 
 
 def sample_with_known_noise(targets, posterior, w=ALIKE, loss=functional.mse_loss, chains=3000, steps=150):
-    """Chains, each a copy of the parameters (targets, 3), after enough steps to forget their start."""
+    """Return chains after enough steps to forget their start, each a copy of the parameters (targets, 3)."""
     shares = torch.as_tensor(w / w.sum())
     theta = torch.nn.Parameter(torch.zeros(chains, targets, 3, dtype=torch.float64))
     optimizer = ht.Langevin([theta], 0.35, 1.5, posterior=posterior, seed=3)
@@ -308,7 +308,7 @@ def sample_with_known_noise(targets, posterior, w=ALIKE, loss=functional.mse_los
 
 
 def deviation_from_law(theta, targets, posterior, w=ALIKE):
-    """By how many standard errors means and variances are off."""
+    """Return by how many standard errors means and variances are off."""
     mean, V = exact_law(targets, posterior, w)
     v = np.diag(V)
     centred = theta - mean.T
@@ -349,7 +349,7 @@ def test_a_temperature_that_forgets_something_is_another_law(wrong):
 
 
 def exact_law_with_noise(targets, posterior):
-    """Mean and variance of every parameter and of log s², by quadrature; all targets have one noise."""
+    """Return mean and variance of every parameter and of log s², by quadrature, with one noise for all."""
     T, v, prior = posterior.temperature, posterior.variance, posterior.prior
     logs = np.linspace(math.log(v) - 9, math.log(v) + 6, 4001)
     density, means, variances = [], [], []
@@ -372,7 +372,7 @@ def exact_law_with_noise(targets, posterior):
 
 
 def deviation_from_law_with_noise(targets, posterior, steps):
-    """One chain of a torch.nn.Linear, and its noise drawn at every eighth step."""
+    """Return the same for one chain of a torch.nn.Linear, with its noise drawn at every eighth step."""
     torch.manual_seed(0)
     model = torch.nn.Linear(2, targets).double()
     optimizer = ht.Langevin(model, 0.5, 1.5, posterior=posterior, seed=4)

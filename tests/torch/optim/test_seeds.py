@@ -16,7 +16,7 @@ from heatbath.torch.optim.seeds import counted_anew
 
 
 def step_once(optimizer, parameter):
-    """What the noise of a step has done to a parameter at 0."""
+    """Return what the noise of a step makes of a parameter at 0."""
     parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     return parameter.detach().clone()
@@ -29,7 +29,7 @@ def build_langevin(**options):
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_two_optimisers_of_equal_shapes_have_noise_of_their_own(fused):
-    """As the two of a GAN. The control: with one seed they are the same."""
+    """A GAN has two such optimisers. The control: with one seed their noise is the same."""
     one, two = (step_once(*build_langevin(fused=fused)) for _ in range(2))
     assert abs(torch.corrcoef(torch.stack([one, two]))[0, 1]) < 4.5 / 1000**0.5
     one, two = (step_once(*build_langevin(fused=fused, seed=0)) for _ in range(2))
@@ -42,7 +42,7 @@ def seeds_of(start, count):
 
 
 def test_a_seed_is_made_of_torch_s_and_a_count_and_nothing_is_drawn():
-    """Of the same torch seed the k-th optimiser of a process has the same, whatever other seeds had."""
+    """With the same torch seed, the k-th optimiser of a process has the same, whatever the others had."""
     seeds_of(5, 2)
     with counted_anew():
         torch.manual_seed(5)
@@ -103,7 +103,7 @@ def test_tune_finds_the_same_where_a_function_makes_the_optimiser():
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory):
-    """What four processes say, of one start for all that is asked of them."""
+    """Return the results of four processes, which are started once for all tests."""
     folder = tmp_path_factory.mktemp("processes")
     command = [sys.executable, "-m", "tests.torch.ddp", folder]
     where = Path(__file__).parents[3]
@@ -114,8 +114,11 @@ def processes(tmp_path_factory):
 
 
 def test_ranks_stay_identical_with_a_seed_and_without(processes):
-    """Parameters, momenta, ξ and seeds of four processes on different data, fused and not, bit for bit, also
-    where torch's seeds and the numbers of optimisers differ."""
+    """Four processes on different data agree bit for bit, fused and not.
+
+    That holds for parameters, momenta, ξ and seeds, also where torch's seeds and the numbers of optimisers
+    differ.
+    """
     first, *others = (said["trained"] for said in processes)
     for run in first:
         assert all(value.abs().max() > 0 for value in first[run].values())
@@ -124,10 +127,12 @@ def test_ranks_stay_identical_with_a_seed_and_without(processes):
 
 
 def test_a_sharded_model_goes_the_way_of_the_whole_one(processes):
-    """By rows (FSDP2), columns and blocks, uneven and empty shards, on 1, 2 and 4 processes and on replicas,
-    and optimisers that ZeRO shards; p·p, ξ and temperatures over all of them: bit for bit where nothing is
-    summed over processes, 1e-12 in double where it is. In float32 and half precision, and with second
-    moments."""
+    """Runs agree bit for bit where nothing is summed over processes, else to 1e-12 in double.
+
+    They are sharded by rows (FSDP2), columns and blocks, with uneven and empty shards, on 1, 2 and 4
+    processes and on replicas, and with optimisers that ZeRO shards. p·p, ξ and temperatures are summed over
+    all of them. The runs are in float32 and half precision, too, and with second moments.
+    """
     for said in processes:
         assert len(said["sharded"]) == 51
         for run, difference in said["sharded"].items():
@@ -138,7 +143,7 @@ def test_a_sharded_model_goes_the_way_of_the_whole_one(processes):
 
 
 def test_p_squared_is_added_up_over_processes_once_in_a_pass(processes):
-    """Of four thermostats in two layers at once, in both ways."""
+    """Four thermostats in two layers are summed at once, fused or not."""
     for said in processes:
         for calls, passes in said["reductions"]:
             assert 0 < calls <= passes

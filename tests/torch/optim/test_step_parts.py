@@ -59,7 +59,7 @@ def warm_with_lr_tensor():
 
 
 def warm_with_array():
-    """A coefficient is an array of one element, which can change in place."""
+    """Return a warm optimiser with a coefficient in an array of one element, which can change in place."""
     model, optimizer = warm_adaptive()
     optimizer.param_groups[0]["tau"] = np.array(1e-3)
     make_steps(model, optimizer, 2)
@@ -75,12 +75,12 @@ def warm_with_frozen_layer():
 
 
 def set_values(**values):
-    """A change of the hidden layer's group."""
+    """Return a change of the hidden layer's group."""
     return lambda model, optimizer: optimizer.param_groups[0].update(values)
 
 
 def set_in_output(**values):
-    """A change of the output layer's group."""
+    """Return a change of the output layer's group."""
     return lambda model, optimizer: optimizer.param_groups[1].update(values)
 
 
@@ -153,7 +153,7 @@ CHANGES = {  # how the optimiser is made, what is changed, and the method of Ste
 
 
 def ends(warm, change):
-    """Parameters three steps after the change: of the warm optimiser, and of a copy, which keeps nothing."""
+    """Return parameters three steps after the change: of the warm optimiser, and of a copy without cache."""
     model, optimizer = warm()
     copied_model, copied_optimizer = copy.deepcopy((model, optimizer))
     change(model, optimizer)

@@ -91,8 +91,10 @@ def test_infinite_friction_is_reported():
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_the_configurational_temperature_tells_where_the_kinetic_one_cannot(fused):
-    """On a quadratic with exact gradients BACDEDCAB with ξ held is colder in θ than in p: against its exact
-    law, within 4.5 standard errors."""
+    """On a quadratic with exact gradients BACDEDCAB with ξ held is colder in θ than in p.
+
+    It is compared with its exact law, within 4.5 standard errors.
+    """
     k, h, tau, xi = 1.0, 0.5, 0.3, 2.0
     method = hb.AdaptiveLangevin(tau, math.sqrt(2 * tau * xi), epsilon=0.0, xi=xi, weight_decay=0.4)
     parameter = nn.Parameter(torch.zeros(20_000, dtype=torch.float64))
@@ -128,7 +130,7 @@ def test_the_configurational_temperature_knows_climbing_and_the_unit_of_the_nois
 
 
 def test_a_temperature_never_reads_nan():
-    """Of too few steps, and of a part that has diverged."""
+    """It is so after too few steps, and for a part that has diverged."""
     parameter = constant_parameter(1.0)
     optimizer = ht.AdaptiveLangevin([parameter], 0.1, TAU, 0.01, 0.1)
     assert optimizer.temperature() == {}

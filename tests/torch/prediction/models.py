@@ -14,7 +14,7 @@ def model_of(value):
 
 
 class Extra(torch.nn.Linear):
-    """A layer with extra state, and with buffers that its forward alters."""
+    """A layer with extra state, and with buffers that its forward changes."""
 
     def __init__(self, extra=None):
         super().__init__(2, 2)

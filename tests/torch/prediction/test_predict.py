@@ -107,7 +107,7 @@ def test_wrong_arguments_are_refused():
 
 
 class Tied(torch.nn.Module):
-    """Two layers with one weight."""
+    """A module whose two layers share one weight."""
 
     def __init__(self, size=3):
         super().__init__()
@@ -232,12 +232,12 @@ def test_modes_are_restored_if_a_module_refuses_evaluation_mode():
 
 
 def logits(model, rows):
-    """States of a linear model without inputs that matter: its bias is the row."""
+    """Return states of a linear model whose inputs don't matter: its bias is the row."""
     return [{"weight": torch.zeros(len(row), 2), "bias": torch.tensor(row)} for row in rows]
 
 
 def test_the_entropy_is_noise_of_the_data_and_disagreement_of_the_samples():
-    """By hand: samples that are sure and disagree, that are unsure and agree, and between."""
+    """Samples are sure and disagree, are unsure and agree, or are between. The entropy is found by hand."""
     model, x = torch.nn.Linear(2, 3), torch.randn(1, 2)
     far = 1000.0
     told = predict(model, logits(model, [[far, 0.0, 0.0], [0.0, far, 0.0]]), x, task="classes")

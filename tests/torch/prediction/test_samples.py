@@ -12,7 +12,7 @@ from tests.torch.prediction.models import Extra, model_of
 
 
 def collect(steps, **options):
-    """A model whose first weight is the number of the step, and its samples."""
+    """Return a model whose first weight is the number of the step, and its samples."""
     model = model_of(0.0)
     samples = Samples(model, **options)
     for n in range(1, steps + 1):
@@ -46,7 +46,7 @@ def write_number(model, n):
 
 
 def take_steps(samples, steps):
-    """Further steps; the first weight is the number of the step."""
+    """Make further steps; the first weight is the number of the step."""
     for n in range(samples.step + 1, samples.step + steps + 1):
         write_number(samples.model, n)
         samples.take()

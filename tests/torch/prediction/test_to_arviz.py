@@ -16,8 +16,8 @@ with warnings.catch_warnings():  # once a day it announces its next version
 X = torch.linspace(-1, 1, 7)[:, None]
 
 
-def taken(count=3, steps=6, model=None):
-    """States of chains that are moved by hand, so that each differs from all others."""
+def take_samples(count=3, steps=6, model=None):
+    """Return states of chains that are moved by hand, so that each differs from all others."""
     torch.manual_seed(0)
     model = torch.nn.Linear(1, 2) if model is None else model
     chains = ht.Chains(model, count, "same") if count else model
@@ -31,7 +31,7 @@ def taken(count=3, steps=6, model=None):
 
 
 def test_chains_are_an_axis_and_draws_are_labelled_by_steps():
-    chains, samples = taken(steps=80)
+    chains, samples = take_samples(steps=80)
     data = samples.to_arviz(X, task="regression")
     prediction = data.posterior["prediction"]
     assert prediction.dims == ("chain", "draw", "point", "output")
@@ -49,7 +49,7 @@ def test_chains_are_an_axis_and_draws_are_labelled_by_steps():
 
 
 def test_parameters_are_included_on_request_and_classes_have_probabilities():
-    chains, samples = taken()
+    chains, samples = take_samples()
     data = samples.to_arviz(X, task="classes", parameters=True)
     np.testing.assert_allclose(data.posterior["prediction"].sum("output"), 1)
     assert data.posterior["weight"].shape == (3, 3, 2, 1)
@@ -58,14 +58,14 @@ def test_parameters_are_included_on_request_and_classes_have_probabilities():
 
 
 def test_a_single_model_is_one_chain_and_loaders_are_accepted():
-    model, samples = taken(count=0)
+    model, samples = take_samples(count=0)
     data = samples.to_arviz([X[:4], X[4:]], task="regression", parameters=True)
     assert data.posterior["prediction"].shape == (1, 3, 7, 2)
     np.testing.assert_array_equal(data.posterior["bias"][0, -1], model.bias.detach())
 
 
 def test_chains_that_diverged_are_left_out():
-    chains, samples = taken()
+    chains, samples = take_samples()
     with torch.no_grad():
         chains.weight[1] = torch.nan
     for _ in range(2):
@@ -99,4 +99,4 @@ def test_a_sampler_gives_samples_after_the_burn_in_with_their_noise():
 def test_without_arviz_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'heatbath\[arviz\]'"):
-        taken()[1].to_arviz(X, task="regression")
+        take_samples()[1].to_arviz(X, task="regression")

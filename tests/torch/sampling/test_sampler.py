@@ -31,7 +31,7 @@ from tests.torch.sampling.models import (
 
 
 def least_squares_model(x, y):
-    """The linear model with the least squares."""
+    """Return the linear model with the least squares."""
     line = torch.nn.Linear(x.shape[1], 1).double()
     best = torch.linalg.lstsq(torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype)], dim=1), y).solution
     with torch.no_grad():
@@ -41,7 +41,7 @@ def least_squares_model(x, y):
 
 
 def have_same_states(some, others):
-    """Whether two samplers have the same samples and chains, bit for bit."""
+    """Return True if two samplers have the same samples and chains, bit for bit."""
     return all(
         a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
         for a, b in zip(
@@ -57,8 +57,10 @@ def have_same_states(some, others):
 
 @pytest.fixture(scope="module", params=[1.0, 0.3])
 def conjugate(request):
-    """Draws of a linear model with known noise, in units in which the exact posterior at T = 1 has mean 0
-    and covariance 1; and the sampler."""
+    """Return draws of a linear model with known noise, and the sampler.
+
+    The units are such that the exact posterior at T = 1 has mean 0 and covariance 1.
+    """
     x, y = regression_examples()
     noise, prior, T = 0.5, 0.4, request.param
     A = torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype)], dim=1)
@@ -78,8 +80,11 @@ def conjugate(request):
 
 
 def test_a_conjugate_linear_model_has_its_posterior_mean_and_covariance(conjugate):
-    """At T = 1 and 0.3, nothing chosen. Nine means within four standard errors: with the t of at least 15
-    degrees of freedom one of them fails by chance in a hundred runs at most. The controls fail."""
+    """With the defaults, at T = 1 and 0.3, nine means are within four standard errors.
+
+    With the t of at least 15 degrees of freedom one of them fails by chance in a hundred runs at most. The
+    controls fail.
+    """
     T, z, sampler = conjugate
     first = [statistics.mean(z[..., i]) for i in range(3)]
     second = {(i, j): statistics.mean(z[..., i] * z[..., j]) for i in range(3) for j in range(i + 1)}
@@ -139,8 +144,11 @@ def test_a_report_of_values_has_the_law_of_the_mixture(conjugate):
 
 @QUIET
 def test_the_noise_of_a_regression_is_sampled_with_the_parameters():
-    """s² has the law of a linear regression with a wide prior: near Σr²/(n - 3) = 0.25, not the variance of
-    the targets, 1.4, where it starts; and it is in the predictions and the report."""
+    """s² has the law of a linear regression with a wide prior.
+
+    That is near Σr²/(n - 3) = 0.25, not the variance of the targets, 1.4, where it starts. It is in the
+    predictions and the report.
+    """
     x, y = regression_examples(200)
     model = torch.nn.Linear(2, 1).double()
     sampler = ht.Sampler(model, "mse_loss", (x, y), chains=4, seed=1).run(steps=300)
@@ -162,7 +170,7 @@ def test_the_noise_of_a_regression_is_sampled_with_the_parameters():
 
 
 def test_the_optimiser_has_temperature_and_prior_of_the_posterior():
-    """Of outputs with classes on their last axis every target counts."""
+    """Where classes are on the last axis of the outputs, every target counts."""
     x, y = torch.randint(6, (30, 4), generator=generator()), torch.randint(3, (30, 4), generator=generator(1))
     model = torch.nn.Sequential(torch.nn.Embedding(6, 5), torch.nn.Linear(5, 3))
     sampler = make_sampler((x, y), model, temperature=0.3, prior=[0.5, 2.0])
@@ -183,7 +191,7 @@ def test_the_optimiser_has_temperature_and_prior_of_the_posterior():
 @QUIET
 @pytest.mark.parametrize("n", [40, 300])
 def test_a_sampler_equals_a_training_loop_by_hand(n):
-    """Also with mini-batches, each chain with its own."""
+    """It does so with mini-batches, too, where each chain has its own."""
     x, y = class_examples(n)
     model = make_network()
     sampler = make_sampler((x, y), model, gamma=0.7, temperature=0.5).run(steps=12)
@@ -221,7 +229,7 @@ def test_a_loader_with_one_batch_gives_the_same_samples_as_tensors():
 
 
 def act_before_step(step, monkeypatch, how):
-    """From now on something happens before this step."""
+    """Have a function called before this step."""
     advance = Trajectory.advance
 
     def interrupted(self):
@@ -238,8 +246,10 @@ def kill():
 
 
 def sampler_makers():
-    """Functions that make a sampler: mini-batches, a loader, a noise that is sampled; and a loss of one's
-    own with a stepsize that is found."""
+    """Return functions that make samplers.
+
+    They use mini-batches, a loader, a noise that is sampled, and a loss of one's own with stepsize "auto".
+    """
     x, y = class_examples(300)
     loader = DataLoader(TensorDataset(x, y), 30, shuffle=True)
     line = torch.nn.Linear(2, 1).double()
@@ -372,7 +382,7 @@ def test_a_loaded_sampler_predicts_and_continues_with_the_same_bits(tmp_path):
 
 
 class Tied(torch.nn.Module):
-    """With a matrix that two layers share, a scalar, an empty parameter, a mask, and what is not stored."""
+    """A module with shared matrices, a scalar, an empty parameter, a mask, and an unsaved buffer."""
 
     def __init__(self):
         super().__init__()
@@ -389,7 +399,7 @@ class Tied(torch.nn.Module):
 @QUIET
 @pytest.mark.parametrize("make", [Tied, lambda: make_network().bfloat16()], ids=["tied", "bfloat16"])
 def test_samplers_of_unusual_modules_continue_from_a_file_with_the_same_bits(make, tmp_path):
-    """Of half precision that takes the float32 copies, too, in which small steps add up."""
+    """In half precision that includes the float32 copies, in which small steps add up."""
     path, model = tmp_path / "sampler.safetensors", make()
     x, y = class_examples()
     x = x.to(model.get_parameter("first.weight" if isinstance(model, Tied) else "0.weight").dtype)

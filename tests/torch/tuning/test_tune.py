@@ -23,7 +23,7 @@ TAU = 1e-5
 
 
 def class_examples(n=120, seed=0):
-    """Three classes in the plane, not quite apart."""
+    """Return three classes in the plane that overlap a little."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 3
     X = np.stack([np.cos(2.1 * y), np.sin(2.1 * y)], axis=1) + 0.5 * rng.standard_normal((n, 2))
@@ -183,7 +183,7 @@ def batches(X, y, size=10):
 
 
 def test_a_candidate_is_trained_as_if_there_were_no_rungs():
-    """By hand: from the model that the seed makes, batch after batch."""
+    """The comparison trains by hand, from the model that the seed makes, batch after batch."""
     X, y = class_examples()
     loader = batches(X, y)
     given = {"LOL": {"lr": 0.1, "gamma": 0.5, "tau": TAU}}
@@ -304,7 +304,7 @@ def test_candidates_that_diverge_are_not_trained_further():
 
 
 def let_candidates_diverge(monkeypatch, chosen):
-    """Let candidates diverge on the last rung, of the values that are chosen."""
+    """Let candidates with the chosen values diverge on the last rung."""
     train_steps = tune.ModuleTrainer._train_steps
 
     def breaking(trainer, candidate, trained, first, last):
@@ -347,7 +347,7 @@ def test_a_method_whose_candidates_all_diverge_has_no_best(monkeypatch):
 
 @pytest.mark.parametrize("after", [3, 9, 30, 70, 100])
 def test_ctrl_c_returns_the_best_candidates_so_far(after):
-    """Or is passed on, where no candidate has come to the end of a rung."""
+    """It is passed on where no candidate has come to the end of a rung."""
     X, y = class_examples()
     told = []
 
@@ -585,7 +585,7 @@ def convolutional():
 
 @pytest.fixture
 def one_thread():
-    """The model is too small for several."""
+    """Limit torch to one thread, since the model is too small for several."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -594,8 +594,10 @@ def one_thread():
 
 @pytest.mark.usefixtures("one_thread")
 def test_the_defaults_work_for_a_convolutional_network():
-    """With the paper's friction, which is the default for dense networks, LOL learns less: of eight seeds it
-    has 14 to 84 %, with that of the optimiser 96 to 98 %."""
+    """With the optimiser's friction, LOL has 96 to 98 % for eight seeds.
+
+    With the paper's friction, which is the default for dense networks, it has 14 to 84 %.
+    """
     X, y = digits()
     accuracy = {}
     for name, make in {
