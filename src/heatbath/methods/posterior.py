@@ -28,7 +28,7 @@ class Posterior:
     ----------
     prior : float, list of float, "fan_in" or "auto", optional
         Standard deviation ς of all parameters, or one for each layer. "fan_in" is 1/√inputs. With "auto",
-        `train` finds one for each layer (see `evidence`).
+        `train` finds one for each layer (see `training.prior`).
     noise : float, list of float, "sampled" or "network", optional
         Standard deviation of a regression's targets around the network's outputs, in their units, or one for
         each target. "sampled" samples it together with the parameters. With "network", the network has a
