@@ -4,9 +4,9 @@
 
 Draws lines of src/heatbath that changed since REV, breaks one operator, constant, condition or pair of
 arguments in each, and runs the tests in a worktree of its own: first the test file of the module, then the
-tests of its package, then all tests (not with --package-only, which takes a fifth of the time). Mutants that
-survive are printed with the code before and after. Start an interrupted run again with the same arguments, and
-it continues.
+tests of its package, then all tests. With --package-only, which takes a fifth of the time, the last stage is
+left out. Mutants that survive are printed with the code before and after. Start an interrupted run again with
+the same arguments, and it continues.
 """
 
 import argparse
