@@ -25,6 +25,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -124,19 +125,16 @@ class AutomaticRun:
         A complete run in the checkpoint is returned as it is; an incomplete one continues.
         """
         former = self._load_checkpoint()
+        if former is not None and self._is_complete(former):
+            return former
         if former is not None:
-            return former if self._is_complete(former) else self._continue_checkpoint(former)
+            h = former.partition.h  # type: ignore[union-attr]
+            return self._with_prior_of(former.plan)._run_with_restarts(former, h, former.found or Found())
 
         call = self._after_warm_start()
         call, record = call._after_prior_search()
         h, record = call._search_stepsize(record)
         return call._run_with_restarts(None, h, record)
-
-    def _continue_checkpoint(self, former: Run) -> Run:
-        """Continue the run of a checkpoint, which has a prior and a stepsize; return the final run."""
-        call = self._with_prior_of(former.plan)
-        h = former.partition.h  # type: ignore[union-attr]
-        return call._run_with_restarts(former, h, former.found or Found())
 
     def first_plan(self) -> Plan:
         """Return the plan of the first round at the first stepsize of the search.
@@ -352,7 +350,8 @@ class AutomaticRun:
                     return self._finish(result)
                 record = replace(record, restarts=record.restarts + 1)
 
-            self._remove_checkpoint()
+            if self._checkpoint is not None:
+                Path(self._checkpoint).unlink(missing_ok=True)
             record = replace(record, tried=(*record.tried, (stepsize, temperature.value)))
             former = None
             stepsize /= SEARCH.factor
@@ -484,11 +483,6 @@ class AutomaticRun:
             run.save(self._checkpoint)
         except (OSError, MemoryError) as error:
             warn(f"the checkpoint at step {run.step} failed, and the run continues: {error}")
-
-    def _remove_checkpoint(self) -> None:
-        """Remove the checkpoint of a run that starts again."""
-        if self._checkpoint is not None and os.path.exists(self._checkpoint):
-            os.remove(self._checkpoint)
 
     def _load_checkpoint(self) -> Run | None:
         """Return the run in the checkpoint, or None if there is none.
@@ -681,7 +675,10 @@ def prepare_automatic_run(
         most_steps = LENGTH.steps if budget is None else budget
         most_steps = whole("budget", most_steps, low=2**LENGTH.rounds, high=MOST_STEPS)
         first_steps = most_steps // 2 ** (LENGTH.rounds - 1)  # each later round doubles the run
-        settings = _settings_of_first_round(settings, first_steps)
+        usual_samples = LENGTH.samples if settings.samples is None else settings.samples
+        samples = whole("samples", usual_samples, low=1)
+        burn_in = first_steps // 2
+        settings = replace(settings, samples=min(samples, first_steps - burn_in), burn_in=burn_in)
     else:
         most_steps = None
         first_steps = whole("steps", steps, low=1, high=MOST_STEPS)
@@ -692,11 +689,3 @@ def prepare_automatic_run(
         return call
     adam = warm_plan(problem, network, partition.posterior, warm, plan.chains, plan.seed, plan.dtype)
     return replace(call, warm=adam)
-
-
-def _settings_of_first_round(settings: RunSettings, steps: int) -> RunSettings:
-    """Return settings with as many samples as fit into the second half of the first round."""
-    usual_samples = LENGTH.samples if settings.samples is None else settings.samples
-    samples = whole("samples", usual_samples, low=1)
-    burn_in = steps // 2
-    return replace(settings, samples=min(samples, steps - burn_in), burn_in=burn_in)

@@ -185,12 +185,12 @@ def finalist_count(candidates: int) -> int:
 def propose_candidates(
     number: int,
     counts: Sequence[int],
-    family: Family,
+    families: Sequence[Family],
     trials: dict[str, Trial],
     by: Literal["loss", "accuracy"],
     seed: int,
 ) -> list[Candidate]:
-    """Return the candidates of a method in a round.
+    """Return the candidates of all methods in a round.
 
     Parameters
     ----------
@@ -198,8 +198,8 @@ def propose_candidates(
         The round, from 0: candidates of the first fill the ranges, later ones are near the best so far.
     counts
         Number of candidates of a method in each round.
-    family
-        The method and its ranges.
+    families
+        The methods and their ranges.
     trials
         Latest trials of the candidates of earlier rounds, by name.
     by
@@ -207,11 +207,16 @@ def propose_candidates(
     seed
         Decides where in the ranges they lie.
     """
-    stable = [trial for trial in ranked(trials, family, by) if not trial.diverged]
-    if number and not stable:
-        return []
-    centres = [trial.candidate for trial in stable[: max(2, counts[0] // ROUNDS.neighbours)]]
-    return points(family, counts[number], seed + number, sum(counts[:number]), centres, ROUNDS.width)
+    centre_count = max(2, counts[0] // ROUNDS.neighbours)
+    first = sum(counts[:number])
+    candidates: list[Candidate] = []
+    for family in families:
+        stable = [trial for trial in ranked(trials, family, by) if not trial.diverged]
+        if number and not stable:
+            continue
+        centres = [trial.candidate for trial in stable[:centre_count]]
+        candidates += points(family, counts[number], seed + number, first, centres, ROUNDS.width)
+    return candidates
 
 
 def planned_steps(families: Sequence[Family], counts: Sequence[int], steps: int) -> int:

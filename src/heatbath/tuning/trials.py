@@ -78,10 +78,6 @@ class Trial:
         """The name of the candidate."""
         return self.candidate.name
 
-    def lost(self, rung: int, steps: int) -> Trial:
-        """Return the trial of the same candidate, diverged on the way to a rung that ends at step `steps`."""
-        return Trial(self.candidate, rung, steps, diverged=True)
-
     @property
     def known(self) -> bool:
         """True if it was judged; after Ctrl-C some candidates weren't."""

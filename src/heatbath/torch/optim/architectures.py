@@ -16,7 +16,6 @@ as the first convolution, is a part by its layer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -35,21 +34,24 @@ def block_names(model: nn.Module) -> list[str]:
     member of one. If there are none, all modules that share a class are blocks. Only modules that contain
     others count, and a block within a block is left out.
     """
-    compound: dict[str, nn.Module] = {}  # modules that contain others, but the model itself
-    for name, module in model.named_modules():
-        if name and _is_compound(module):
-            compound[name] = module
-
+    named_modules = dict(model.named_modules())
+    del named_modules[""]  # the model itself
+    compound = {name: module for name, module in named_modules.items() if _is_compound(module)}
     blocks = _repeated_in_containers(model, compound)
     if not blocks:
         class_counts = Counter(map(type, compound.values()))
         blocks = [name for name, module in compound.items() if class_counts[type(module)] > 1]
-    return [name for name in blocks if not _lies_in_any(name, blocks)]
+    beginnings = tuple(f"{name}." for name in blocks)  # of the names of what lies in a block
+    return [name for name in blocks if not name.startswith(beginnings)]
 
 
 def _repeated_in_containers(model: nn.Module, compound: dict[str, nn.Module]) -> list[str]:
     """Return those of the compound modules that are in a `ModuleList`, or in a `Sequential` and repeated."""
-    containers = dict(_modules_in_containers(model))
+    containers: dict[str, nn.Module] = {}  # by the names of the modules in them
+    for name, module in model.named_modules():
+        if isinstance(module, (nn.Sequential, nn.ModuleList)):
+            for child, _ in module.named_children():
+                containers[f"{name}.{child}" if name else child] = module
     members = [name for name in containers if name in compound]
     class_counts = Counter(type(compound[name]) for name in members)
     repeated = []
@@ -59,24 +61,11 @@ def _repeated_in_containers(model: nn.Module, compound: dict[str, nn.Module]) ->
     return repeated
 
 
-def _lies_in_any(name: str, outer_names: list[str]) -> bool:
-    """Return whether a module lies within one of others, judged by their names."""
-    return any(name.startswith(f"{outer_name}.") for outer_name in outer_names)
-
-
 def _is_compound(module: nn.Module) -> bool:
     """Return whether a module is more than a container and contains modules with parameters."""
     if isinstance(module, CONTAINERS):
         return False
     return any(True for child in module.children() for _ in child.parameters())
-
-
-def _modules_in_containers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the name of each module in a list or a sequence, with that list or sequence."""
-    for name, module in model.named_modules():
-        if isinstance(module, (nn.Sequential, nn.ModuleList)):
-            for child, _ in module.named_children():
-                yield f"{name}.{child}" if name else child, module
 
 
 class HiddenParameter(NamedTuple):

@@ -109,9 +109,8 @@ class _MethodByLayer(Partitioned):
         methods = type(self)._preset(h=1.0, posterior=posterior, **arguments).methods
 
         model, chains = _split_chains(given_model)
-        groups = []
-        for group in layers.split(model, hidden, output, parts):
-            groups.append({"method": methods[group["part"]], **chains, **group})
+        new_groups = layers.split(model, hidden, output, parts)
+        groups = [{"method": methods[group["part"]], **chains, **group} for group in new_groups]
         super().__init__(groups, lr, **options)
         if isinstance(model, Module) and output is None and layers.CallOrder.is_uncertain(model):
             self._call_order = layers.CallOrder(model, groups[-1]["name"])
@@ -119,7 +118,7 @@ class _MethodByLayer(Partitioned):
     def add_param_group(self, param_group: NewGroup) -> None:
         """Add a layer; without a "method" it gets that of its "part", with its present coefficients."""
         if isinstance(param_group, dict) and "method" not in param_group and self.param_groups:
-            (param_group,) = layers.check_parts([param_group])
+            layers.check_parts([param_group])
             alike = next(group for group in self.param_groups if group["part"] == param_group["part"])
             param_group = _method_as_in(alike) | param_group
         super().add_param_group(param_group)

@@ -7,7 +7,6 @@ at the end, another layer whose shape fits as well, a forward pass that ends els
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from heatbath._internal.checks import choice, shown
+from heatbath._internal.warnings import warn
 from heatbath.torch.optim.architectures import NORMALISATIONS, HiddenParameter, divide_into_parts
 from heatbath.torch.optim.param_groups import NewGroup, listed, tensor_of
 from heatbath.torch.optim.state import is_lazy
@@ -131,11 +131,9 @@ class CallOrder:
         if self.has_rival:
             raise ValueError(_describe_rival(self.output))
         if not self.is_chain:
-            warnings.warn(
+            warn(
                 "which layer acts last cannot be seen, as the model is compiled or scripted: "
-                f"{self.output!r}, declared last, is taken for the output layer. If it isn't, {NAME_IT}",
-                RuntimeWarning,
-                stacklevel=2,
+                f"{self.output!r}, declared last, is taken for the output layer. If it isn't, {NAME_IT}"
             )
 
 
@@ -203,8 +201,20 @@ def _check_last_layer(model: object, layers: list[ModuleLayer]) -> None:
 
 
 def _split_groups(groups: list[NewGroup], output: object) -> list[NewGroup]:
-    """Return groups that each have a "part": the one they name, or what `output` makes of them."""
-    divided = groups if output is None else _divide_groups(groups, output)
+    """Return groups that each have a "part": the one they name, or the one that `output` tells.
+
+    `output` is a module or parameters; with it, groups have no "part", as frameworks make them. They are
+    divided into the output layer and hidden layers, and keep their other values. Hidden parameters with names
+    are divided by layers, those without stay together.
+    """
+    divided = groups
+    if output is not None:
+        output_ids = _parameter_ids(_layers_of(output, "output"))
+        divided = [part for group in groups for part in _divide_group(group, output_ids)]
+        if "output" not in {group["part"] for group in divided}:
+            raise ValueError(
+                "output= must be a part of the model, but none of its parameters is in the groups"
+            )
     check_parts(divided)
     if {group["part"] for group in divided} != {"hidden", "output"}:
         raise ValueError("both parts are needed: a group that is 'hidden' and a group that is 'output'")
@@ -307,31 +317,6 @@ def _last_layer(model: nn.Module, name: str, owner: nn.Module) -> ModuleLayer:
     return ModuleLayer(_layer_of_owner(name, owner), list(owner.parameters(recurse=False)))
 
 
-def _divide_groups(groups: list[NewGroup], output: object) -> list[NewGroup]:
-    """Divide groups without a "part", as frameworks make them, into the output layer and hidden layers.
-
-    Parameters
-    ----------
-    groups : list of dict
-        New groups, whose "params" are parameters or pairs of name and parameter.
-    output : Module or parameters
-        The output layer.
-
-    Returns
-    -------
-    list of dict
-        Groups with a "part", which keep all other values of theirs. Hidden parameters with names are divided
-        by layers, those without stay together.
-    """
-    output_ids = _parameter_ids(_layers_of(output, "output"))
-    divided = []
-    for group in groups:
-        divided += _divide_group(group, output_ids)
-    if "output" not in {group["part"] for group in divided}:
-        raise ValueError("output= must be a part of the model, but none of its parameters is in the groups")
-    return divided
-
-
 def _divide_group(group: NewGroup, output_ids: set[int]) -> list[NewGroup]:
     """Divide a group into one for each hidden layer and one for what it has of the output layer."""
     hidden: dict[str, list[object]] = {}  # entries of "params" by the name of their layer, "" without
@@ -367,12 +352,8 @@ def _check_no_own_matrix(model: nn.Module) -> None:
 def _shapes_of_matrices(layers: list[ModuleLayer]) -> list[torch.Size]:
     """Return the shapes (outputs, inputs, ...) of the first parameters of layers, if these are matrices."""
     first_params = [layer.params[0] for layer in layers if layer.params]
-    return [parameter.shape for parameter in first_params if _is_matrix(parameter)]
-
-
-def _is_matrix(parameter: Tensor) -> bool:
-    """Return whether a parameter has two dimensions or more; a lazy one has none yet."""
-    return not is_lazy(parameter) and parameter.dim() > 1
+    known_params = [parameter for parameter in first_params if not is_lazy(parameter)]
+    return [parameter.shape for parameter in known_params if parameter.dim() > 1]
 
 
 def _is_chain(layers: list[ModuleLayer]) -> bool:
@@ -504,13 +485,12 @@ def _groups_of(hidden: list[ModuleLayer], final: list[ModuleLayer]) -> list[NewG
     return groups
 
 
-def check_parts(groups: list[NewGroup]) -> list[NewGroup]:
-    """Return groups, refused unless each has a "part" that is 'hidden' or 'output'."""
+def check_parts(groups: list[NewGroup]) -> None:
+    """Refuse groups unless each has a "part" that is 'hidden' or 'output'."""
     for group in groups:
         part = group.get("part")
         if part not in ("hidden", "output"):
             raise ValueError(f"a group needs a \"part\", 'hidden' or 'output', got {shown(part)}: {ACCEPTED}")
-    return groups
 
 
 def parameters_of(params: object) -> list[Any]:

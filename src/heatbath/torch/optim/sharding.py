@@ -167,17 +167,10 @@ def local_part_of_gradient(parameter: Any, gradient: Any) -> Tensor:
 
 def add_over_processes(sums: Tensor, shards: Sequence[Shard | None]) -> Tensor:
     """Add sums over shards up, in place, over the processes that have the other shards; return them."""
-    for group in _process_groups(shards):
+    divided = [shard for shard in shards if shard is not None and shard.groups]
+    for group in divided[0].groups if divided else ():  # all have the same groups
         dist.all_reduce(sums, group=group)
     return sums
-
-
-def _process_groups(shards: Sequence[Shard | None]) -> tuple[Any, ...]:
-    """Return the process groups of sharded parameters, which all have the same (see `check_one_mesh`)."""
-    for shard in shards:
-        if shard is not None and shard.groups:
-            return shard.groups
-    return ()
 
 
 def complete_sums(sums: Sequence[Sequence[Tensor]], shards: Sequence[Sequence[Shard | None]]) -> list[float]:

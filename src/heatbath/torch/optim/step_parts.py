@@ -270,7 +270,18 @@ class StepParts:
             prepare_state(parameter, state, keeps_second=keeps_second)
 
             if not units or per_tensor:
-                units.append(_new_unit(group, group_program, i))
+                unit = StepTensors(
+                    group_program.program,
+                    group_program.coefficients,
+                    _friction_at(group, i, group_program.program),
+                    param_groups.root_of_temperature(group),
+                    group["seed"],
+                    group["step"],
+                    chain_number=group["chain"],
+                    chain_count=param_groups.chain_count(group),
+                    index=i,
+                )
+                units.append(unit)
             units[-1].add(parameter, state, self._first_elements[index][i], shard)
         return units
 
@@ -381,21 +392,6 @@ def _checked_method(group: ParamGroup) -> Method:
     return param_groups.build_method(group)
 
 
-def _new_unit(group: ParamGroup, group_program: GroupProgram, i: int) -> StepTensors:
-    """Return a unit of a group's first chain without tensors, whose first one will be parameter `i`."""
-    return StepTensors(
-        group_program.program,
-        group_program.coefficients,
-        _friction_at(group, i, group_program.program),
-        param_groups.root_of_temperature(group),
-        group["seed"],
-        group["step"],
-        chain_number=group["chain"],
-        chain_count=group["chains"] or 1,
-        index=i,
-    )
-
-
 def _friction_at(group: ParamGroup, i: int, program: StepProgram) -> float:
     """Return ξ at parameter `i` of a group (of one chain): its own, or that of all; 0 without ξ."""
     xi: float = group["xi"][i] if program.has_friction_per_tensor else group.get("xi", 0.0)
@@ -458,20 +454,13 @@ def check_closure(parts: list[StepPart], closure: object) -> None:
         If parts move with several gradients per step, or with tempering, and there is no closure; or if a
         word of several gradients is not shared by all parts.
     """
-    gradient_count = 1
-    is_tempered = False
-    moves = False
-    for part in parts:
-        gradient_count = max(gradient_count, part.program.gradients)
-        is_tempered = is_tempered or part.program.is_tempered
-        moves = moves or bool(part.group["lr"] != 0)
-
+    gradient_count = max([1, *[part.program.gradients for part in parts]])
     feature = ""
     if gradient_count > 1:
         feature = f"a word that needs {gradient_count} gradients per step"
-    elif is_tempered:
+    elif any([part.program.is_tempered for part in parts]):
         feature = "simulated tempering"
-    if feature and moves and closure is None:
+    if feature and closure is None and any([part.group["lr"] != 0 for part in parts]):
         raise RuntimeError(
             f"{feature} needs step(closure), with a function that clears the gradients, computes the loss, "
             "calls backward() and returns the loss"

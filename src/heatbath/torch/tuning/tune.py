@@ -267,7 +267,9 @@ def _search(trainer: ModuleTrainer, searched: list[Family], counts: list[int]) -
     halving = SuccessiveHalving(trainer, searched, trainer.steps, by)
     is_finished = True
     try:
-        _run_rounds(halving, counts, trainer.seed)
+        for number, count in enumerate(counts):
+            candidates = propose_candidates(number, counts, searched, halving.trials, by, trainer.seed)
+            halving.run_round(candidates, count)
         halving.run_finalists(1, RUNGS)
     except KeyboardInterrupt:
         is_finished = False
@@ -279,15 +281,6 @@ def _search(trainer: ModuleTrainer, searched: list[Family], counts: list[int]) -
     result = TunedModels(halving.families, trials, by, trained, finished=is_finished)
     check_outcome(result, trainer.steps, "lr")
     return result
-
-
-def _run_rounds(halving: SuccessiveHalving, counts: list[int], seed: int) -> None:
-    """Train the candidates of all rounds; `counts` are as in `_search`, and the seed places candidates."""
-    for round_number, count in enumerate(counts):
-        candidates: list[Candidate] = []
-        for family in halving.families:
-            candidates += propose_candidates(round_number, counts, family, halving.trials, halving.by, seed)
-        halving.run_round(candidates, count)
 
 
 def _end_early(trainer: ModuleTrainer, halving: SuccessiveHalving) -> None:
@@ -584,14 +577,8 @@ class ModuleTrainer:
 
         if not example_count:
             raise ValueError("tune: there are no validation data: the loader for validation has no batches")
-        loss, accuracy, single_loss, single_accuracy = (score_sums / example_count).tolist()
-        return Trial(
-            candidate,
-            loss=loss,
-            accuracy=accuracy,
-            single_loss=single_loss,
-            single_accuracy=single_accuracy,
-        )
+        mean_scores: list[float] = (score_sums / example_count).tolist()
+        return Trial(candidate, 0, 0, *mean_scores)
 
     def _batch_scores(self, trained: Trained, inputs: Tensor, targets: Tensor) -> Floats:
         """Return mean loss and accuracy of the averaged prediction for a batch, and of single samples.
