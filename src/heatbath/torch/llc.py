@@ -274,12 +274,7 @@ def llc(  # noqa: PLR0913 # options by keyword
     >>> abs(result.value - 1.5) < 0.3, result.off  # half of three
     (True, ())
     """
-    if not isinstance(model, nn.Module) or isinstance(model, Chains):
-        raise TypeError(f"llc: a module is needed, got {shown(model)} of type {type(model).__name__}")
-    if sampler is not None and lr is not None:
-        raise ValueError(
-            f"llc: lr belongs to the default sampler: set yours in sampler=, and leave out lr={shown(lr)}"
-        )
+    _check_model_and_sampler(model, sampler, lr)
     g = real("llc: localization", localization, NON_NEGATIVE)
     burn_in = whole("llc: burn_in", burn_in, low=0)
     draws = whole("llc: draws", draws, low=4)
@@ -310,6 +305,16 @@ def llc(  # noqa: PLR0913 # options by keyword
     )
     _warn_of_problems(result)
     return result
+
+
+def _check_model_and_sampler(model: object, sampler: Sampler | None, lr: float | None) -> None:
+    """Refuse anything but a module, and a stepsize beside a sampler, which sets its own."""
+    if not isinstance(model, nn.Module) or isinstance(model, Chains):
+        raise TypeError(f"llc: a module is needed, got {shown(model)} of type {type(model).__name__}")
+    if sampler is not None and lr is not None:
+        raise ValueError(
+            f"llc: lr belongs to the default sampler: set yours in sampler=, and leave out lr={shown(lr)}"
+        )
 
 
 def _make_optimizer(

@@ -143,7 +143,7 @@ def given_size(size: Size, examples: int, steps: int | None, batch: int | None, 
 
 
 def in_second_half(steps: int, samples: int) -> tuple[int, int]:
-    """Return how to spread samples over the second half of a run, at most one per step."""
+    """Return the number of samples in the second half of a run, at most one per step, and their spacing."""
     half = steps - steps // 2
     count = min(samples, half)
     return count, half // count
