@@ -529,11 +529,9 @@ def _largest_curvature(previous: list[tuple[Tensor, Tensor]], current: list[tupl
 
 def _stability_factor(optimizer: Optimizer) -> float:
     """Return h²/4, which times the curvature is 1 where steps become unstable; NaN without momenta."""
-    if not isinstance(optimizer, Partitioned):
-        return math.nan
     groups = optimizer.param_groups
     have_momenta = all("A" in group.get("word", "") for group in groups)
-    if not have_momenta:
+    if not isinstance(optimizer, Partitioned) or not have_momenta:
         return math.nan
     largest_stepsize = max(float(group["lr"]) for group in groups)
     return largest_stepsize**2 / 4

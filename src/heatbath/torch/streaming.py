@@ -419,7 +419,12 @@ class Stream:
 
         alive = losses.isfinite()
         if not alive.any():
-            cause = self._divergence_cause()
+            cause = "check the data"
+            broken = [name for name, p in self.model.named_parameters() if not p.isfinite().all()]
+            if broken:
+                cause = (
+                    f"{', '.join(broken[:MOST_NAMES])} of the model are not finite either: it has diverged"
+                )
             raise ValueError(f"the loss of a batch is not finite, and nothing was learned of it; {cause}")
         newly_diverged = set((~alive).nonzero().flatten().tolist()) - self._diverged
         if newly_diverged:
@@ -429,13 +434,6 @@ class Stream:
                 f"chains {numbers} diverged by batch {self.batches}, and the others continue", DivergedWarning
             )
         return float(losses[alive].mean())
-
-    def _divergence_cause(self) -> str:
-        """Return as text why no loss may be finite: parameters that are not, or otherwise the data."""
-        broken = [name for name, p in self.model.named_parameters() if not p.isfinite().all()]
-        if not broken:
-            return "check the data"
-        return f"{', '.join(broken[:MOST_NAMES])} of the model are not finite either: it has diverged"
 
     def _add_examples(self, x: Tensor, y: Tensor) -> float:
         """Count a batch and keep it if there is a window; return |change of n|/n."""

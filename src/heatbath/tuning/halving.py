@@ -147,19 +147,16 @@ class SuccessiveHalving:
         for attempt in range(FINAL.attempts):
             candidates = []
             for family in self.families:
+                trials = ranked(self.trials, family, self.by)
+                stable = [trial for trial in trials if trial.rung and not trial.diverged]
+                if any(trial.rung >= goal for trial in stable):
+                    continue
                 most = finalists if family.ranges else 1
-                reserves = self._reserves(family, goal)
-                candidates += [trial.candidate for trial in reserves[:most]]
+                candidates += [trial.candidate for trial in stable[:most]]
             if not candidates:
                 return
             for trial in self.trainer.train_again(candidates, attempt):
                 self.trials[trial.name] = replace(trial, rung=goal, steps=self.steps)
-
-    def _reserves(self, family: Family, goal: int) -> list[Trial]:
-        """Return the stable trials of a method, best first; none if one has reached the rung `goal`."""
-        trials = ranked(self.trials, family, self.by)
-        stable = [trial for trial in trials if trial.rung and not trial.diverged]
-        return [] if any(trial.rung >= goal for trial in stable) else stable
 
 
 def ladder(steps: int, count: int) -> list[Rung]:

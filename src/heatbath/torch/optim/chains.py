@@ -407,29 +407,35 @@ def _modules_at_start(model: nn.Module, count: int, start: object) -> list[nn.Mo
 
 def _fresh_copies(model: nn.Module, count: int) -> list[nn.Module]:
     """Return copies of a module with newly initialised layers; parameters without gradients stay equal."""
-    if count > 0:
-        _check_can_be_initialised(model)
     copies = [deepcopy(model) for _ in range(count)]
     for copied in copies:
-        _initialise(copied)
+        for initialise in _initialisers(copied):
+            initialise()
         for parameter, original in zip(copied.parameters(), model.parameters(), strict=True):
             if not original.requires_grad:
                 parameter.detach().copy_(original)
     return copies
 
 
-def _check_can_be_initialised(model: nn.Module) -> None:
-    """Refuse a module with layers that have parameters and no `reset_parameters`."""
+def _initialisers(model: nn.Module) -> list[Callable[[], None]]:
+    """Return the methods that initialise a module's layers; refuse one that has parameters and no method."""
+    initialisers = []
     fixed = []
     for name, module in model.named_modules():
-        if _has_own_parameters(module) and _initialiser_of(module) is None:
+        if not any(True for _ in module.parameters(recurse=False)):
+            continue
+        initialiser = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+        if initialiser is None:
             fixed.append(name or type(module).__name__)
+        else:
+            initialisers.append(initialiser)
     if fixed:
         raise ValueError(
             f"Chains: {', '.join(fixed[:MOST_IN_MESSAGE])} cannot be initialised, having no "
             "reset_parameters: use start='same' for chains that start alike, or start=function, which "
             "returns the module of chain k"
         )
+    return initialisers
 
 
 def _checked_start(model: nn.Module, module: object, k: int) -> nn.Module:
@@ -445,23 +451,6 @@ def _checked_start(model: nn.Module, module: object, k: int) -> nn.Module:
 
 def _shapes_of(module: nn.Module) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in select_tensors(module.state_dict()).items()}
-
-
-def _has_own_parameters(module: nn.Module) -> bool:
-    return any(True for _ in module.parameters(recurse=False))
-
-
-def _initialise(model: nn.Module) -> None:
-    """Initialise all layers of a module in place."""
-    for module in model.modules():
-        initialiser = _initialiser_of(module)
-        if _has_own_parameters(module) and initialiser is not None:
-            initialiser()
-
-
-def _initialiser_of(module: nn.Module) -> Callable[[], None] | None:
-    """Return the method that initialises a layer, None where it has none."""
-    return getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
 
 
 def _stack(modules: list[nn.Module], kind: str) -> Iterator[tuple[str, Tensor]]:

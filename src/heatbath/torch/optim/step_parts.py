@@ -319,21 +319,21 @@ class StepParts:
             parameters = [parameter for group in groups for parameter in group["params"]]
             sharding.check_not_replaced(self.original_ids, parameters)
 
-        shards_of_groups = [self._shards_of(groups, index) for index in range(len(groups))]
+        shards_of_groups: list[list[Shard | None]] = []
+        for index, group in enumerate(groups):
+            if self.wrapper is None:
+                shards = list(map(sharding.shard_of, group["params"]))
+            else:
+                in_this_process = set(group["params"])
+                members = self.wrapper.members(index)
+                shards = [self.wrapper.shard_of(p, p in in_this_process) for p in members]
+            shards_of_groups.append(shards)
         is_sharded = sharding.check_one_mesh([shard for shards in shards_of_groups for shard in shards])
         if is_sharded and any(map(param_groups.tempering_ladder, groups)):
             raise RuntimeError(
                 "simulated tempering of sharded parameters is not supported: use another schedule"
             )
         return shards_of_groups
-
-    def _shards_of(self, groups: Sequence[ParamGroup], index: int) -> list[Shard | None]:
-        """Return the blocks of a group's parameters in this process, None for those that are whole here."""
-        params = groups[index]["params"]
-        if self.wrapper is None:
-            return list(map(sharding.shard_of, params))
-        in_this_process = set(params)
-        return [self.wrapper.shard_of(p, p in in_this_process) for p in self.wrapper.members(index)]
 
     def run_stage(self, parts: list[StepPart], stage: int, draw: torch_step.DrawNormals) -> None:
         """Run the passes of a stage on all parts, in place, in compiled code where that is possible.

@@ -561,11 +561,8 @@ class Sampler:
 
     def _mean_noise(self, diagnosis: Diagnosis) -> float | None:
         """Return the mean variance of the data over samples and living chains; None without a regression."""
-        if self.settings.loss != "mse_loss":
-            return None
-        if self.settings.noise != "sampled":
-            return float(self.settings.noise) ** 2
-        return float(np.mean(self._noise_samples(diagnosis)[diagnosis.alive]))
+        noise = self._noise_variances(diagnosis, diagnosis.alive)
+        return None if noise is None else float(np.mean(noise.sampled))
 
     def _noise_samples(self, diagnosis: Diagnosis) -> Floats:
         """Return the sampled variances of the data after the burn-in, (chains, samples)."""

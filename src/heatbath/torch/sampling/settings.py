@@ -243,7 +243,10 @@ def inspect_data(
     x, y = next(iter(data.iterate_all()))
     outputs, problem = try_model(model, x, any_shape=True)
     if outputs is not None and named:
-        problem = _row_problem(task, outputs, y)
+        rows, row_targets = align_shapes(task, outputs, y)
+        problem = find_target_problem(task, rows, row_targets)
+        if not problem and len(rows) != len(row_targets):
+            problem = f"each of the {len(rows)} rows of outputs needs a target, got {len(row_targets)}"
     if outputs is not None and not problem:
         problem = find_loss_problem(loss, outputs, y)
     if problem:
@@ -257,15 +260,6 @@ def inspect_data(
         return properties
     target_variance, residual_variance = regression_variances(model, data)
     return properties._replace(target_variance=target_variance, residual_variance=residual_variance)
-
-
-def _row_problem(task: Task, outputs: Tensor, targets: Tensor) -> str:
-    """Return why targets don't fit the rows of a model's outputs; "" if they do."""
-    rows, row_targets = align_shapes(task, outputs, targets)
-    problem = find_target_problem(task, rows, row_targets)
-    if not problem and len(rows) != len(row_targets):
-        return f"each of the {len(rows)} rows of outputs needs a target, got {len(row_targets)}"
-    return problem
 
 
 @torch.no_grad()

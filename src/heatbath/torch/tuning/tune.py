@@ -614,15 +614,15 @@ class ModuleTrainer:
         predictions
             Predictions of each sample, (samples, examples, outputs).
         """
+        example_count = predictions.shape[1]
         output_count = predictions.shape[-1]
+        needed_shape = (example_count, output_count)
+        has_unknown_class = False
         if TASKS[self.task].classes:
-            column_count = 1
+            needed_shape = (example_count, 1)
             class_count = max(2, output_count)  # the outputs for two classes may be a single one
-            are_accepted = bool(np.isin(y, range(class_count)).all())
-        else:
-            column_count = output_count
-            are_accepted = True
-        if y.shape != (predictions.shape[1], column_count) or not are_accepted:
+            has_unknown_class = not np.isin(y, range(class_count)).all()
+        if y.shape != needed_shape or has_unknown_class:
             raise ValueError(
                 f"tune: validation targets of shape {tuple(targets.shape)}, from {y.min():g} to {y.max():g}, "
                 f"do not go with {self.task!r} and outputs of shape {predictions.shape[1:]}"
