@@ -133,7 +133,11 @@ class AutomaticRun:
 
         call = self._after_warm_start()
         call, record = call._after_prior_search()
-        h, record = call._search_stepsize(record)
+        h = call.partition.h
+        if call.partition.finds_stepsize:
+            trials = call._try_stepsizes()
+            h = choose_stepsize(trials)
+            record = replace(record, tried=[(trial.h, trial.temperature.value) for trial in trials])
         return call._run_with_restarts(None, h, record)
 
     def first_plan(self) -> Plan:
@@ -177,16 +181,14 @@ class AutomaticRun:
             partition = partition.at_prior(prior.RULE.start)
         return partition.at_stepsize(h)
 
-    def _short_plan(
-        self, partition: Partition, steps: int, chains: int, settings: RunSettings, is_ladder: bool
-    ) -> Plan:
+    def _short_plan(self, partition: Partition, steps: int, chains: int, settings: RunSettings) -> Plan:
         """Return the plan of a short run, with samples in its second half.
 
-        If `is_ladder`, the partition has a list of stepsizes, with `chains` chains at each.
+        If the partition has a list of stepsizes, there are `chains` chains at each.
         """
         return make_plan(
             self.problem, self.network, partition, steps, self.batch, chains,
-            call="sweep" if is_ladder else "train", seed=settings.seed, shuffled=settings.shuffled,
+            call="sweep" if partition.axes() else "train", seed=settings.seed, shuffled=settings.shuffled,
             rotated=settings.rotated, momenta=settings.momenta, dtype=settings.dtype, start=settings.start,
             record=1, samples=TRIAL.samples, burn_in=steps // 2,
         )  # fmt: skip
@@ -291,7 +293,7 @@ class AutomaticRun:
         stepsize = self.partition.h if h is None else h
         partition = self._partition_at(stepsize)
         settings = replace(self.settings, seed=seed)
-        plan = self._short_plan(partition, steps, self.chains, settings, is_ladder=False)
+        plan = self._short_plan(partition, steps, self.chains, settings)
         run = self._run_briefly(plan)
         if run is None and h is None:
             raise FloatingPointError(
@@ -306,14 +308,6 @@ class AutomaticRun:
         """Return short runs at several stepsizes, from which `choose_stepsize` chooses."""
         trials = EngineTrials(self)
         return search_stepsize(trials, ladder_for(trials.size, trials.samples))
-
-    def _search_stepsize(self, record: Found) -> tuple[Coefficient, Found]:
-        """Return the stepsize, searched unless it's given, and the record of the search with its trials."""
-        if not self.partition.finds_stepsize:
-            return self.partition.h, record
-        trials = self._try_stepsizes()
-        tried = [(trial.h, trial.temperature.value) for trial in trials]
-        return choose_stepsize(trials), replace(record, tried=tried)
 
     # Stage 4: the run itself
 
@@ -633,7 +627,7 @@ class EngineTrials:
             settings = replace(settings, start=np.resize(run_starts, (chains, run_starts.shape[1])))
 
         partition = call.partition.at_stepsize(list(stepsizes))
-        plan = call._short_plan(partition, steps, chains, settings, is_ladder=True)
+        plan = call._short_plan(partition, steps, chains, settings)
         run = call._run_briefly(plan)
         if run is None:
             return [StepsizeTrial(h, UNKNOWN) for h in stepsizes]

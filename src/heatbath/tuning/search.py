@@ -192,20 +192,19 @@ def prepare(
     )
     candidates = whole("candidates", candidates, low=1, high=2**16)
     seed = whole("seed", settings["seed"], low=0, high=LARGEST_SEED)
-    search = HalvingSearch(
+    asked = None if study is None else checked(study, searched, by)
+    return HalvingSearch(
         problem=problem,
         split=held_out(problem, validation, whole("chains", chains, low=1), seed),
         network=network,
         families=searched,
-        counts=round_sizes(candidates),
+        counts=round_sizes(candidates) if asked is None else batches(candidates),
         steps=steps,
         by=by,
         validation=validation,
         settings=dict(batch=batch, chains=chains, **settings),
+        study=asked,
     )
-    if study is None:
-        return search
-    return replace(search, counts=batches(candidates), study=checked(study, searched, by))
 
 
 def _problems_of_judging(problem: object, by: object, validation: object) -> list[str]:

@@ -375,21 +375,20 @@ class Samples:
         self._renewed = _read_renewed(folder)
 
     def _write(self, folder: Path, state: dict[str, Tensor]) -> Path:
-        """Write a sample to a new file, and return its path."""
-        self._claim_folder(folder)
+        """Write a sample to a new file, and return its path.
+
+        The first one writes the settings to a new folder; a folder with other settings is refused.
+        """
+        if (folder / SETTINGS).exists():
+            self._adopt_folder(folder)
+        else:
+            content = self._settings | {"tensors": self._tensor_descriptions()}
+            if self._frozen:
+                content["frozen"] = self._frozen
+            _create(folder / SETTINGS, json.dumps(content, indent=1))
         path = folder / f"{PREFIX}{self.step:012d}.pt"
         _create(path, partial(_save, state))
         return path
-
-    def _claim_folder(self, folder: Path) -> None:
-        """Write the settings to a new folder; refuse one with other settings."""
-        if (folder / SETTINGS).exists():
-            self._adopt_folder(folder)
-            return
-        content = self._settings | {"tensors": self._tensor_descriptions()}
-        if self._frozen:
-            content["frozen"] = self._frozen
-        _create(folder / SETTINGS, json.dumps(content, indent=1))
 
     def _adopt_folder(self, folder: Path) -> None:
         """Add the fingerprints of frozen parameters in a folder to those of this object.

@@ -865,12 +865,11 @@ def _run_length(steps: int | None, seconds: float | None, checks: ArgumentChecks
     """
     if steps is not None and seconds is not None:
         checks.problems.append("steps and seconds: give one of them, or none")
-    length: tuple[str, float] = ("auto", LENGTH.steps)
-    if steps is not None:
-        length = ("steps", checks.run(whole, "steps", steps, low=1))
     if seconds is not None:
-        length = ("seconds", checks.run(real, "seconds", seconds, accepted=POSITIVE))
-    return length
+        return "seconds", checks.run(real, "seconds", seconds, accepted=POSITIVE)
+    if steps is not None:
+        return "steps", checks.run(whole, "steps", steps, low=1)
+    return "auto", LENGTH.steps
 
 
 def _batch_size(data: Data, batch: int | None) -> int | None:

@@ -82,8 +82,8 @@ class _Maker(NamedTuple):
         Name of the method.
     make
         Function that makes an optimiser.
-    arguments
-        The user's keyword arguments: ranges are searched, and other values kept.
+    fixed, ranges
+        The user's keyword arguments that are not searched, and those that are.
     seed
         Seed for optimisers of heatbath, otherwise None.
     takes_parameters
@@ -92,19 +92,10 @@ class _Maker(NamedTuple):
 
     name: str
     make: Make
-    arguments: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    ranges: Mapping[str, Between]
     seed: int | None
     takes_parameters: bool
-
-    @property
-    def fixed(self) -> dict[str, Any]:
-        """Arguments of the user that are not searched."""
-        return {key: choice for key, choice in self.arguments.items() if not isinstance(choice, Between)}
-
-    @property
-    def ranges(self) -> dict[str, Between]:
-        """Ranges of the user, which are searched."""
-        return {key: choice for key, choice in self.arguments.items() if isinstance(choice, Between)}
 
     def optimizer_function(self, searched_values: Mapping[str, float]) -> Make:
         """Return a function of a model that makes the optimiser with these values."""
@@ -150,11 +141,13 @@ def _make_family(method: object, arguments: object, model: nn.Module, seed: int)
     if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
         raise TypeError(f"{name}: a dict of keyword arguments is needed, got {shown(arguments)}")
 
+    ranges = {key: choice for key, choice in arguments.items() if isinstance(choice, Between)}
+    fixed = {key: choice for key, choice in arguments.items() if key not in ranges}
     has_known_name = name in PRESETS or name in known_methods()
     if has_known_name and make is classes.__getattr__(name):
-        return _make_heatbath_family(_Maker(name, make, arguments, seed, takes_parameters=False), model)
+        return _make_heatbath_family(_Maker(name, make, fixed, ranges, seed, takes_parameters=False), model)
     takes_parameters = isinstance(make, type) and issubclass(make, Optimizer)
-    maker = _Maker(name, make, arguments, None, takes_parameters)
+    maker = _Maker(name, make, fixed, ranges, None, takes_parameters)
     return _checked_family(maker.family(usual_ranges={}), model)
 
 
@@ -163,14 +156,15 @@ def _make_heatbath_family(maker: _Maker, model: nn.Module) -> Family:
 
     Temperatures among these are left out where a posterior sets them.
     """
-    reserved = [key for key in maker.arguments if key in GIVEN_BY_TUNE]
+    arguments = {**maker.fixed, **maker.ranges}
+    reserved = [key for key in arguments if key in GIVEN_BY_TUNE]
     if reserved:
         raise ValueError(
             f"{maker.name}: {', '.join(reserved)} cannot be given here: tune a function that makes the "
             "optimiser"
         )
 
-    usual_ranges = _usual_ranges(maker.name, maker.arguments)
+    usual_ranges = _usual_ranges(maker.name, arguments)
     without_temperatures = {key: usual_ranges[key] for key in usual_ranges if key not in TEMPERATURES}
     try:
         return _checked_family(maker.family(usual_ranges), model)
