@@ -122,13 +122,12 @@ class SuccessiveHalving:
         """
         best: dict[Family, list[Trial]] = {family: [] for family in self.families}
         for trial in self.trainer.train(candidates, rung, number):
-            self.trials[trial.name] = replace(trial, rung=number, steps=rung.steps)
+            judged = replace(trial, rung=number, steps=rung.steps)
+            self.trials[trial.name] = judged
             if trial.diverged:
                 continue
             family = trial.candidate.family
-            ranking = sorted(
-                [*best[family], self.trials[trial.name]], key=lambda judged: judged.worth(self.by)
-            )
+            ranking = sorted([*best[family], judged], key=lambda ranked_trial: ranked_trial.worth(self.by))
             best[family] = ranking[:next_size]
             self.trainer.drop(ranking[next_size:])
         return [trial.candidate for trials in best.values() for trial in trials]

@@ -236,7 +236,8 @@ def _with_arguments(name: str, arguments: Mapping[str, Any]) -> Family:
 
 def call_of(name: str, values: Mapping[str, object], *first: str) -> str:
     """Return a call as Python code, with positional arguments `first` and keyword arguments `values`."""
-    return f"{name}({', '.join([*first, *(f'{key}={value!r}' for key, value in values.items())])})"
+    keywords = [f"{key}={value!r}" for key, value in values.items()]
+    return f"{name}({', '.join([*first, *keywords])})"
 
 
 def _family_of_partitions(

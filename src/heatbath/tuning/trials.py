@@ -125,12 +125,12 @@ class Trials:
         such a trial are left out, see `without`.
         """
         required_rung = RUNGS if self.finished else 1
-        leaders = (trial for family in self.families for trial in self._ranked(family)[:1])
-        return {
-            trial.candidate.family.name: trial
-            for trial in leaders
-            if trial.rung >= required_rung and not trial.diverged
-        }
+        best: dict[str, Trial] = {}
+        for family in self.families:
+            stable = [trial for trial in self._ranked(family) if not trial.diverged]
+            if stable and stable[0].rung >= required_rung:
+                best[family.name] = stable[0]
+        return best
 
     @property
     def winner(self) -> str:

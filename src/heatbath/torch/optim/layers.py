@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from heatbath._internal.checks import choice, shown
 from heatbath._internal.warnings import warn
-from heatbath.torch.optim.architectures import NORMALISATIONS, HiddenParameter, divide_into_parts
+from heatbath.torch.optim.architectures import NORMALISATIONS, base_layer, divide_into_parts, layer_of_owner
 from heatbath.torch.optim.param_groups import NewGroup, listed, tensor_of
 from heatbath.torch.optim.state import is_lazy
 
@@ -80,7 +80,7 @@ class CallOrder:
             return  # it would not call them
         for name, owner in _owners(module):
             if owner is not module:
-                note_call = partial(self._note_call, _layer_of_owner(name, owner))
+                note_call = partial(self._note_call, layer_of_owner(name, owner))
                 self.hooks.append(owner.register_forward_hook(note_call))
         self.hooks.append(module.register_forward_hook(self._note_end))
 
@@ -275,26 +275,10 @@ def _split_into_blocks(model: object, hidden: object, output: object) -> list[Ne
     if not output_ids <= {id(parameter) for parameter in model.parameters()}:
         raise ValueError(OUTPUT_NOT_IN_MODEL)
 
-    hidden_parameters = _hidden_parameters(owners, output_ids)
-    if not hidden_parameters:
+    params_of_parts = divide_into_parts(model, output_ids)
+    if not params_of_parts:
         raise ValueError(f"nothing is left for the hidden layers: {ACCEPTED}")
-    params_of_parts = divide_into_parts(model, hidden_parameters)
     return _groups_of([ModuleLayer(name, params) for name, params in params_of_parts.items()], final)
-
-
-def _hidden_parameters(owners: list[tuple[str, nn.Module]], output_ids: set[int]) -> list[HiddenParameter]:
-    """Return the parameters of modules, given with their names, without those of the output layer.
-
-    A parameter that modules share is there once, with the first of them.
-    """
-    seen = set(output_ids)
-    hidden_parameters = []
-    for name, owner in owners:
-        for parameter in owner.parameters(recurse=False):
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
-                hidden_parameters.append(HiddenParameter(_layer_of_owner(name, owner), owner, parameter))
-    return hidden_parameters
 
 
 def _last_layer(model: nn.Module, name: str, owner: nn.Module) -> ModuleLayer:
@@ -314,7 +298,7 @@ def _last_layer(model: nn.Module, name: str, owner: nn.Module) -> ModuleLayer:
     if parametrised_name:  # the layer has parameters in several modules
         parametrised = model.get_submodule(parametrised_name)
         return ModuleLayer(parametrised_name, list(parametrised.parameters()))
-    return ModuleLayer(_layer_of_owner(name, owner), list(owner.parameters(recurse=False)))
+    return ModuleLayer(layer_of_owner(name, owner), list(owner.parameters(recurse=False)))
 
 
 def _divide_group(group: NewGroup, output_ids: set[int]) -> list[NewGroup]:
@@ -437,7 +421,7 @@ def layers_of_module(module: nn.Module) -> list[ModuleLayer]:
     seen: set[int] = set()  # ids of the parameters of earlier layers
     layers: list[ModuleLayer] = []
     for full_name, owner in _owners(module):
-        name = _layer_name(full_name)
+        name = base_layer(full_name)
         params: list[Tensor] = list(owner.parameters(recurse=False))
         unseen_params = [parameter for parameter in params if id(parameter) not in seen]
         seen.update(map(id, params))
@@ -448,7 +432,7 @@ def layers_of_module(module: nn.Module) -> list[ModuleLayer]:
             layers[-1].params.extend(unseen_params)
         else:
             doubt = _doubt_about(owner, shares_parameters=len(unseen_params) < len(params))
-            layers.append(ModuleLayer(_layer_of_owner(full_name, owner), unseen_params, doubt))
+            layers.append(ModuleLayer(layer_of_owner(full_name, owner), unseen_params, doubt))
     return layers
 
 
@@ -459,22 +443,9 @@ def _doubt_about(owner: nn.Module, *, shares_parameters: bool) -> str:
     return "shares parameters" if shares_parameters else ""
 
 
-def _layer_name(name: str) -> str:
-    """Return the name of the layer of a module: that of the parametrised one for a parametrisation."""
-    levels = name.split(".")
-    if "parametrizations" in levels:
-        levels = levels[: levels.index("parametrizations")]
-    return ".".join(levels)
-
-
 def _layer_of_parameter(full_name: str) -> str:
     """Return the name of the layer of a parameter, empty for one of the whole model itself."""
-    return _layer_name(full_name.rpartition(".")[0])
-
-
-def _layer_of_owner(name: str, owner: nn.Module) -> str:
-    """Return the name of the layer of a module, or the module's class if it is the whole model."""
-    return _layer_name(name) or type(owner).__name__
+    return base_layer(full_name.rpartition(".")[0])
 
 
 def _groups_of(hidden: list[ModuleLayer], final: list[ModuleLayer]) -> list[NewGroup]:
