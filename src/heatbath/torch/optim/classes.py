@@ -24,6 +24,7 @@ from heatbath.methods.schedules import from_plain
 from heatbath.torch.optim import layers
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.optimizer import Partitioned
+from heatbath.torch.optim.options import REPLACED
 from heatbath.torch.optim.param_groups import NewGroup, ParamGroup, values_of
 from heatbath.torch.optim.posterior import check_posterior
 
@@ -38,7 +39,6 @@ DEFAULTS: dict[str, dict[str, float]] = {"LOL": {"lr": 0.2, "gamma": 0.3, "tau":
 problems, the noise of the gradients heats deeper models until they have learned little or nothing."""
 DEFAULTS_OF_BLOCKS = {"frequency": 0.3, "damping": 1.0}
 """What parts by blocks have in place of ε and σ, unless these are given: by measurement (docs/deep.md)."""
-REPLACED = {"frequency": "epsilon", "damping": "sigma"}  # coefficients, and those they take the place of
 PARAMS = "nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]]"  # annotations of arguments
 MODEL = "nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None"
 PART = "nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from heatbath._internal.checks import shown, whole
 from heatbath.torch.optim.param_groups import NewGroup, PlainValues
 
+REPLACED = {"frequency": "epsilon", "damping": "sigma"}  # coefficients, and those they take the place of
 UNSUPPORTED = {  # options of torch's optimisers, with the reason
     "capturable": "a step reads numbers on the host, which a graph cannot capture",
     "differentiable": "steps change parameters in place",

@@ -15,6 +15,7 @@ from heatbath.methods.presets import PRESETS
 from heatbath.methods.ranges import Between, between
 from heatbath.torch.optim import classes
 from heatbath.torch.optim.optimizer import Partitioned
+from heatbath.torch.optim.options import REPLACED
 from heatbath.torch.optim.param_groups import tempering_ladder
 from heatbath.tuning.search_space import Family, call_of, repeated_names
 
@@ -183,7 +184,7 @@ def _usual_ranges(name: str, arguments: Mapping[str, Any]) -> dict[str, Between]
     if ranges is None:
         ranges_of_engine = known_methods()[name].searched
         ranges = {"lr" if key == "h" else key: searched for key, searched in ranges_of_engine.items()}
-    replaced = {classes.REPLACED.get(key) for key in arguments}
+    replaced = {REPLACED.get(key) for key in arguments}
     left_out = replaced.union(arguments)
     return {key: searched for key, searched in ranges.items() if key not in left_out}
 

@@ -577,8 +577,8 @@ class ModuleTrainer:
 
         if not example_count:
             raise ValueError("tune: there are no validation data: the loader for validation has no batches")
-        mean_scores: list[float] = (score_sums / example_count).tolist()
-        return Trial(candidate, 0, 0, *mean_scores)
+        loss, accuracy, single_loss, single_accuracy = (score_sums / example_count).tolist()
+        return Trial(candidate, 0, 0, loss, accuracy, single_loss, single_accuracy)
 
     def _batch_scores(self, trained: Trained, inputs: Tensor, targets: Tensor) -> Floats:
         """Return mean loss and accuracy of the averaged prediction for a batch, and of single samples.
