@@ -218,10 +218,13 @@ def test_a_colder_end_that_cannot_be_is_refused(options, told, refused, tmp_path
 def test_a_method_of_which_none_comes_to_the_end_is_told_so(tmp_path, call, monkeypatch):
     score_candidates = search.score_candidates
 
-    def with_diverged_finalists(run, rows):
-        scores = score_candidates(run, rows)
-        late = {name for name in scores if run.step == 80 and "SGD" in name}
-        return scores | {name: search.Scores(diverged=True) for name in late}
+    def with_diverged_finalists(candidates, run, rows):
+        trials = score_candidates(candidates, run, rows)
+        late = [run.step == 80 and "SGD" in trial.name for trial in trials]
+        return [
+            search.Trial(trial.candidate, diverged=True) if is_late else trial
+            for is_late, trial in zip(late, trials, strict=True)
+        ]
 
     monkeypatch.setattr(search, "score_candidates", with_diverged_finalists)
     options = [*SPIRALS, "--steps", "80", "--candidates", "12", "--fresh", "2", "--method", "sgd"]

@@ -9,6 +9,7 @@ import pytest
 import heatbath as hb
 from heatbath import plotting
 from heatbath.plotting.style import COLOURS
+from heatbath.tuning.trials import Trial
 from tests.plotting.pictures import ticks, tuned
 from tests.runs import SMALL, SPIRALS
 
@@ -151,7 +152,10 @@ def test_narrow_ranges_have_numbers_on_their_axes(first):
 def test_a_method_without_candidates_at_the_last_rung_has_no_star():
     found = tuned()
     own = [t.candidate.family.name == "Adam" and t.rung == 4 for t in found.trials]
-    trials = [t.lost(4, 80) if late else t for late, t in zip(own, found.trials, strict=True)]
+    trials = [
+        Trial(t.candidate, 4, 80, diverged=True) if late else t
+        for late, t in zip(own, found.trials, strict=True)
+    ]
     some = replace(found, trials=trials)
     assert "Adam" in some.without
     ax = plotting.search(some)

@@ -130,7 +130,8 @@ def test_the_best_are_run_again_with_more_chains(found):
     alone = hb.train(sets, NETWORK, found.partition, 400, 10, 10, seed=3 + 2, record=1)
     assert np.array_equal(found.run.theta, alone.theta)
     best = found.best[found.winner]
-    assert best.accuracy == score_candidates(found.lasts[-1], chosen)[best.name].accuracy
+    (judged,) = score_candidates([best.candidate], found.lasts[-1], chosen)
+    assert best.accuracy == judged.accuracy
     assert set(found.lasts[-1].plan.named) == {t.name for t in found.trials if t.rung == RUNGS + 1}
 
 
@@ -178,7 +179,8 @@ def test_weights_count():
     sets, chosen = held_out(problem, 0.2, 1, 0)
     means = last.averages()["mean"].values[0, chosen[0], 0]
     expected = log_loss(sets.Y_test[0, :, 0], means, sample_weight=sets.weights_test[0])
-    assert score_candidates(last, chosen)[next(iter(last.plan.named))].loss == pytest.approx(expected)
+    (judged,) = score_candidates([found.best[found.winner].candidate], last, chosen)
+    assert judged.loss == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("folds", [1, 2, 4, 5])
@@ -362,7 +364,8 @@ def test_where_finalists_diverge_the_next_best_are_run_to_the_end():
     assert lost.loss.isna().all()
     sets, chosen = held_out(SPIRALS, 0.2, 2, 0)
     run = next(run for run in found.lasts if best.name in run.plan.named)
-    assert best.loss == score_candidates(run, chosen)[best.name].loss
+    (judged,) = score_candidates([best.candidate], run, chosen)
+    assert best.loss == judged.loss
     alone = hb.train(sets, NETWORK, best.candidate.made, 400, 10, 2, record=1)
     assert np.array_equal(run.select(method=best.name).theta, alone.theta)
     assert found.table[found.table.best].method.tolist() == ["late", "as it is"]

@@ -53,7 +53,7 @@ def make_result(losses, finished=True, **fields):
 def test_trials_are_ranked_by_how_far_they_came_and_then_by_their_scores():
     (candidate,) = points(families("SGD")[0], 1, seed=0)
     early, late = Trial(candidate, 1, loss=0.1), Trial(candidate, 2, loss=0.9)
-    lost, unknown = Trial(candidate).lost(4, 800), Trial(candidate, 2)
+    lost, unknown = Trial(candidate, 4, 800, diverged=True), Trial(candidate, 2)
     assert sorted([lost, early, unknown, late], key=lambda trial: trial.worth("loss")) == [
         late,
         unknown,

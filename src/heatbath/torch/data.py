@@ -75,6 +75,13 @@ def check_batch(batch: object) -> tuple[Tensor, Tensor]:
     )
 
 
+def iterate_batches(loader: Iterable[object], device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the inputs and targets of a loader's batches on a device; refuse anything else."""
+    for batch in loader:
+        x, y = check_batch(batch)
+        yield x.to(device), y.to(device)
+
+
 def model_device(model: nn.Module) -> torch.device:
     """Return the device of a module's first parameter."""
     return next(model.parameters()).device
@@ -229,28 +236,40 @@ def iterate_chunks(pair: tuple[Tensor, Tensor], size: int = CHUNK_SIZE) -> Itera
 
 
 def _data_problems(data: object, validation: object, batch: object) -> list[str]:
-    """Return all that is wrong with training data, validation data and batch size, each with a remedy.
+    """Return a message for everything that is wrong with the data.
 
-    The arguments are those of `prepare_data`.
+    Parameters are those of `prepare_data`.
     """
-    problems = []
-    if not is_pair(data) and not is_loader(data, repeatable=True):
-        problems.append(f"data must be tensors (X, y), or {LOADER}; got {_type_text(data)}")
-    if not is_pair(data) and batch is not None:
-        problems.append(
-            f"batch applies to tensors only, and a loader has its own batches; got batch={shown(batch)}"
-        )
+    problems = find_data_problems(data, batch)
     validation_problem = _validation_problem(data, validation)
     if validation_problem:
         problems.append(f"there are no validation data: {validation_problem}")
-    for label, pair in (("data", data), ("validation", validation)):
-        if not is_pair(pair):
-            continue
-        if not len(pair[0]):
-            problems.append(f"{label} has no examples")
-        elif len(pair[0]) != len(pair[1]):
-            problems.append(f"{label} must have as many targets as inputs, got {_shapes_text(pair)}")
+    if is_pair(validation):
+        problems += _pair_problems("validation", validation)
     return problems
+
+
+def find_data_problems(data: object, batch: object) -> list[str]:
+    """Return messages if data are neither tensors nor a loader, or don't go with a batch size; else none."""
+    if is_pair(data):
+        return _pair_problems("data", data)
+    problems = []
+    if not is_loader(data, repeatable=True):
+        problems.append(f"data must be tensors (X, y), or {LOADER}; got {_type_text(data)}")
+    if batch is not None:
+        problems.append(
+            f"batch applies to tensors only, and a loader has its own batches; got batch={shown(batch)}"
+        )
+    return problems
+
+
+def _pair_problems(label: str, pair: tuple[Tensor, Tensor]) -> list[str]:
+    """Return a message if tensors (inputs, targets) have no examples or different numbers of them."""
+    if not len(pair[0]):
+        return [f"{label} has no examples"]
+    if len(pair[0]) != len(pair[1]):
+        return [f"{label} must have as many targets as inputs, got {_shapes_text(pair)}"]
+    return []
 
 
 def _validation_problem(data: object, validation: object) -> str:
@@ -337,37 +356,16 @@ def find_task(
         problems.append(f"{task!r} has no accuracy: choose by='loss'")
     outputs, batch_problem = try_model(model, inputs)
     if outputs is not None:
-        batch_problem = _training_batch_problem(task, loss, outputs, targets, data.training)
+        checked_targets = data.training.y if isinstance(data.training, ShuffledBatches) else targets
+        if loss is None:
+            batch_problem = find_target_problem(task, outputs, checked_targets)
+        if not batch_problem:
+            batch_problem = find_loss_problem(loss or TASK_LOSSES[task], outputs, targets)
     if not batch_problem:
         batch_problem = _validation_batch_problem(task, model, data.validation)
     if batch_problem:
         problems.append(batch_problem)
     return task, problems
-
-
-def _training_batch_problem(
-    task: Task, loss: LossFunction | None, outputs: Tensor, targets: Tensor, training: Iterable[Any]
-) -> str:
-    """Return why targets or loss don't fit the outputs for the first training batch; "" if they do.
-
-    Parameters
-    ----------
-    task
-        The user's choice, or the one that was inferred.
-    loss
-        The user's loss, with which targets may be anything that it takes; None for the one of the task.
-    outputs, targets
-        Outputs of the model for the batch, and its targets.
-    training
-        All batches. Of tensors, the targets of all examples are checked.
-    """
-    if loss is not None:
-        return find_loss_problem(loss, outputs, targets)
-    checked_targets = training.y if isinstance(training, ShuffledBatches) else targets
-    target_problem = find_target_problem(task, outputs, checked_targets)
-    if target_problem:
-        return target_problem
-    return find_loss_problem(TASK_LOSSES[task], outputs, targets)
 
 
 def _validation_batch_problem(task: Task, model: nn.Module, validation: Iterable[Any]) -> str:

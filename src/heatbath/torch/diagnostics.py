@@ -8,25 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from heatbath._internal.checks import choice
 from heatbath.datasets.tasks import TASKS
-from heatbath.diagnostics.convergence_check import Convergence, convergence_of
+from heatbath.diagnostics.convergence_check import FEWEST_SAMPLES, Convergence, convergence_of
 from heatbath.diagnostics.statistics import Estimate, mean
 from heatbath.diagnostics.weights import plane
+from heatbath.torch.optim.chains import Chains
 from heatbath.torch.prediction.batchnorm import evaluation_mode
 from heatbath.torch.prediction.states import State
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from heatbath.torch.optim.chains import Chains
-
-
-FEWEST_SAMPLES = 4  # that R-hat needs
 
 
 def module_configurational(
@@ -125,8 +120,6 @@ def module_convergence(chains: Chains, samples: Iterable[State], x: object) -> C
     >>> convergence.rhat > 0, convergence.ess > 0
     (True, True)
     """
-    import torch
-
     alive = chains.alive().nonzero().ravel().tolist()
     sample_outputs = []  # of each sample those of the chains, (chains, examples, ...)
     for sample in samples:
@@ -142,8 +135,6 @@ def module_convergence(chains: Chains, samples: Iterable[State], x: object) -> C
 
 def _outputs(model: nn.Module, state: Mapping[str, Tensor], x: object) -> Tensor:
     """Return the outputs of a model in a state, in evaluation mode, on the CPU."""
-    import torch
-
     with evaluation_mode(model), torch.no_grad():
         outputs: Tensor = torch.func.functional_call(model, dict(state), (x,))
     return outputs.cpu()
@@ -181,8 +172,6 @@ def module_gradient_noise(model: nn.Module, losses: Iterable[Callable[[], Tensor
     >>> module_gradient_noise(model, losses)["all"]
     2.0
     """
-    import torch
-
     zero = torch.zeros(())
     batch_count = 0
     means: defaultdict[str, Tensor] = defaultdict(lambda: zero)
@@ -238,8 +227,6 @@ def module_roughness(
     >>> module_roughness(model, -1.0, 1.0, points=5, task="binary")
     0.0
     """
-    import torch
-
     choice("task", task, ("binary", "classes"))
     reference = next(model.parameters())  # of the device and the type that the inputs need
     x = torch.as_tensor(plane(low, high, points)).to(reference.device, reference.dtype).requires_grad_()
@@ -254,8 +241,6 @@ def module_roughness(
 
 def _gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     """Return the gradient of a loss for each trained parameter by name; zeros where it has no influence."""
-    import torch
-
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     slopes = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
     gradients: dict[str, Tensor] = {}

@@ -10,18 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, NamedTuple, SupportsFloat, TypeAlias
+from typing import NamedTuple, SupportsFloat, TypeAlias
 
 import numpy as np
+import torch
 import xarray as xr
 from numpy.typing import ArrayLike
 
 from heatbath._internal.interrupts import deferred_interrupts
 from heatbath.analysis.landscape.grid import Grid, line_weights, surface_weights
 from heatbath.datasets.problem import Floats
-
-if TYPE_CHECKING:
-    import torch
 
 State: TypeAlias = Mapping[str, "torch.Tensor"]
 ModuleLoss: TypeAlias = "Callable[[torch.nn.Module], SupportsFloat]"
@@ -150,8 +148,6 @@ def _evaluate(
     xarray.Dataset
         `loss` by the axes of the grid.
     """
-    import torch
-
     if not isinstance(model, torch.nn.Module) or not callable(loss_function):
         raise TypeError(
             f"a torch module and a function of it are needed, got {model!r} and {loss_function!r}"
@@ -254,8 +250,6 @@ def _check_state(model: torch.nn.Module, label: str, state: object) -> None:
 
     `label` is the name of the argument that it was given as.
     """
-    import torch
-
     if not isinstance(state, Mapping):
         raise TypeError(f"{label} must be a state_dict, names with tensors, got {type(state).__name__}")
 

@@ -16,7 +16,6 @@ the eigenvalues k, λ = ½ Σ k/(k + g): without localisation half the number of
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
@@ -31,7 +30,7 @@ from torch.nn.utils import parametrize
 from torch.optim import Optimizer
 
 from heatbath._internal.checks import NON_NEGATIVE, POSITIVE, real, shown, whole
-from heatbath._internal.warnings import CoarseStepsWarning, OffTemperatureWarning
+from heatbath._internal.warnings import CoarseStepsWarning, OffTemperatureWarning, warn
 from heatbath.datasets.problem import Floats
 from heatbath.diagnostics import statistics
 from heatbath.diagnostics.mcmc import ess, rhat
@@ -43,6 +42,7 @@ from heatbath.torch.data import (
     check_batch,
     is_loader,
     is_pair,
+    iterate_batches,
     iterate_chunks,
     model_device,
 )
@@ -50,7 +50,7 @@ from heatbath.torch.optim import seeds
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.classes import Langevin
 from heatbath.torch.optim.optimizer import Partitioned
-from heatbath.torch.sampling.batches import assign_turns
+from heatbath.torch.sampling.batches import stack_in_turns
 
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 Sampler: TypeAlias = Callable[[Chains, float], Optimizer]
@@ -274,9 +274,7 @@ def llc(  # noqa: PLR0913 # options by keyword
     >>> abs(result.value - 1.5) < 0.3, result.off  # half of three
     (True, ())
     """
-    if not isinstance(model, nn.Module) or isinstance(model, Chains):
-        raise TypeError(f"llc: a module is needed, got {shown(model)} of type {type(model).__name__}")
-    _check_stepsize(sampler, lr)
+    _check_model_and_sampler(model, sampler, lr)
     g = real("llc: localization", localization, NON_NEGATIVE)
     burn_in = whole("llc: burn_in", burn_in, low=0)
     draws = whole("llc: draws", draws, low=4)
@@ -309,8 +307,10 @@ def llc(  # noqa: PLR0913 # options by keyword
     return result
 
 
-def _check_stepsize(sampler: Sampler | None, lr: float | None) -> None:
-    """Refuse a stepsize `lr` beside a sampler, which sets its own."""
+def _check_model_and_sampler(model: object, sampler: Sampler | None, lr: float | None) -> None:
+    """Refuse anything but a module, and a stepsize beside a sampler, which sets its own."""
+    if not isinstance(model, nn.Module) or isinstance(model, Chains):
+        raise TypeError(f"llc: a module is needed, got {shown(model)} of type {type(model).__name__}")
     if sampler is not None and lr is not None:
         raise ValueError(
             f"llc: lr belongs to the default sampler: set yours in sampler=, and leave out lr={shown(lr)}"
@@ -529,11 +529,9 @@ def _largest_curvature(previous: list[tuple[Tensor, Tensor]], current: list[tupl
 
 def _stability_factor(optimizer: Optimizer) -> float:
     """Return h²/4, which times the curvature is 1 where steps become unstable; NaN without momenta."""
-    if not isinstance(optimizer, Partitioned):
-        return math.nan
     groups = optimizer.param_groups
     have_momenta = all("A" in group.get("word", "") for group in groups)
-    if not have_momenta:
+    if not isinstance(optimizer, Partitioned) or not have_momenta:
         return math.nan
     largest_stepsize = max(float(group["lr"]) for group in groups)
     return largest_stepsize**2 / 4
@@ -580,7 +578,10 @@ class _Batches:
         """
         loss_sum = 0.0
         sizes: list[int] = []
-        for x, y in self._chunks():
+        chunks = iterate_batches(self.data, self.device)
+        if is_pair(self.data):  # at once if the steps see them so
+            chunks = iterate_chunks(self.data, CHUNK_SIZE if self.separate else len(self.data[0]))
+        for x, y in chunks:
             loss_sum += len(x) * loss(x, y)
             sizes.append(len(x))
         example_count = sum(sizes)
@@ -592,19 +593,6 @@ class _Batches:
             self.separate = False
         self.batches_per_epoch = sizes.count(sizes[0])
         return example_count, loss_sum / example_count
-
-    def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield all examples once: those of tensors at once if the steps see them so, otherwise in chunks."""
-        if not is_pair(self.data):
-            return self._read_loader()
-        chunk_size = CHUNK_SIZE if self.separate else len(self.data[0])
-        return iterate_chunks(self.data, chunk_size)
-
-    def _read_loader(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the batches of the loader once."""
-        for batch in self.data:
-            x, y = check_batch(batch)
-            yield x.to(self.device), y.to(self.device)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the examples of each step, without end."""
@@ -625,22 +613,14 @@ class _Batches:
         """
         batches = self._complete_batches()
         for step in count():
-            inputs: list[Tensor] = []
-            targets: list[Tensor] = []
-            for x, y in islice(batches, self.chains):
-                inputs.append(x)
-                targets.append(y)
-            turns = assign_turns(step, self.chains, self.batches_per_epoch)
-            yield (
-                torch.stack([inputs[turn] for turn in turns]),
-                torch.stack([targets[turn] for turn in turns]),
-            )
+            pairs = list(islice(batches, self.chains))
+            yield stack_in_turns(pairs, step, self.batches_per_epoch)
 
     def _complete_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the batches of the loader over epochs without end, without those shorter than the first."""
         complete_size = 0  # of the first batch
         while True:
-            for x, y in self._read_loader():
+            for x, y in iterate_batches(self.data, self.device):
                 complete_size = complete_size or len(x)
                 if len(x) == complete_size:
                     yield x, y
@@ -773,12 +753,11 @@ def _warn_of_problems(result: LearningCoefficient) -> None:
     Both make the coefficient wrong; the warnings have the remedies.
     """
     if result.coarseness > COARSENESS_LIMIT:
-        warnings.warn(
+        warn(
             f"h²k/4 was {result.coarseness:.2g}, and steps are unstable from 1 on: choose a smaller lr, "
             f"because excursions may raise the coefficient {result.value:.4g} without showing in its "
             "interval",
             CoarseStepsWarning,
-            stacklevel=3,
         )
     if not result.off:
         return
@@ -790,9 +769,8 @@ def _warn_of_problems(result: LearningCoefficient) -> None:
     _, high = result.interval
     if high < 0:
         remedy = "the loss falls below that of the module as it is: train it to a minimum first"
-    warnings.warn(
+    warn(
         f"the sampler is not at its temperature, so the coefficient {result.value:.4g} is that of another "
         f"law: in units of 1/(nβ), {', '.join(ratios)}; {remedy}",
         OffTemperatureWarning,
-        stacklevel=3,
     )

@@ -30,8 +30,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -44,18 +43,19 @@ from heatbath._internal.interrupts import deferred_interrupts
 from heatbath._internal.warnings import DivergedWarning, warn
 from heatbath.diagnostics.drift import FALSE_ALARMS, SETTLED, DriftWarning, Watch
 from heatbath.diagnostics.statistics import NORMAL, BlockAverage, Estimate
-from heatbath.models.likelihood import COST_OF_DRAW, FEWEST_STEPS_BETWEEN_DRAWS
+from heatbath.models.likelihood import COST_OF_DRAW, FEWEST_STEPS_BETWEEN_DRAWS, GRADIENT_COST
 from heatbath.reference import random
 from heatbath.torch.data import CHUNK_SIZE, is_pair, prepare_inputs
 from heatbath.torch.optim.optimizer import Partitioned
 from heatbath.torch.optim.param_groups import ParamGroup, group_of_chain, values_of
 from heatbath.torch.optim.temperature import labels
 from heatbath.torch.prediction.batchnorm import evaluation_mode
-from heatbath.torch.prediction.states import check_module, is_chains, select_tensors, single_module
+from heatbath.torch.prediction.states import check_module, is_chains, select_tensors
 
 DEFAULT_WINDOW = 10_000  # examples that count
 MOST_BATCHES = 4096  # whose sizes are remembered, so that a drift can be dated
 MOST_NAMES = 3  # of parameters in a message
+COUNTS = ("seen", "batches", "n", "_steps_made", "_step_of_draw")  # attributes of a stream, as they are saved
 
 Loss = Callable[[Any, Tensor], Tensor]
 
@@ -88,19 +88,6 @@ class Learned(NamedTuple):
     loss: float
     n: int
     drift: DriftWarning | None
-
-
-class _Counts(NamedTuple):
-    """Counts of a stream in the order in which they are saved; see the attributes of `Stream`.
-
-    `steps_made` and `step_of_draw` are the numbers of steps so far, and at the last draw of the noise.
-    """
-
-    seen: int
-    batches: int
-    n: int
-    steps_made: int
-    step_of_draw: int
 
 
 class Window:
@@ -406,12 +393,6 @@ class Stream:
         tensors = select_tensors(self.model.state_dict())
         return {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
 
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """Put the model in evaluation mode, and the module of chains; restore both when the block ends."""
-        with evaluation_mode(single_module(self.model)), evaluation_mode(self.model):
-            yield
-
     def _compute_losses(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the loss of a batch; for chains that of each, (chains,)."""
         if is_chains(self.model):
@@ -428,7 +409,7 @@ class Stream:
         ValueError
             If the loss is not one number for each chain, or is finite for none of them.
         """
-        with torch.no_grad(), self._evaluating():
+        with torch.no_grad(), evaluation_mode(self.model):
             losses = self._compute_losses(x, y).double().flatten()
         chain_count = self.model.count if is_chains(self.model) else 1
         if len(losses) != chain_count:
@@ -438,26 +419,21 @@ class Stream:
 
         alive = losses.isfinite()
         if not alive.any():
-            cause = self._divergence_cause()
+            cause = "check the data"
+            broken = [name for name, p in self.model.named_parameters() if not p.isfinite().all()]
+            if broken:
+                cause = (
+                    f"{', '.join(broken[:MOST_NAMES])} of the model are not finite either: it has diverged"
+                )
             raise ValueError(f"the loss of a batch is not finite, and nothing was learned of it; {cause}")
-        diverged = set((~alive).nonzero().flatten().tolist())
-        self._warn_of_diverged(diverged - self._diverged)
+        newly_diverged = set((~alive).nonzero().flatten().tolist()) - self._diverged
+        if newly_diverged:
+            self._diverged |= newly_diverged
+            numbers = ", ".join(map(str, sorted(newly_diverged)))
+            warn(
+                f"chains {numbers} diverged by batch {self.batches}, and the others continue", DivergedWarning
+            )
         return float(losses[alive].mean())
-
-    def _divergence_cause(self) -> str:
-        """Return as text why no loss may be finite: parameters that are not, or otherwise the data."""
-        broken = [name for name, p in self.model.named_parameters() if not p.isfinite().all()]
-        if not broken:
-            return "check the data"
-        return f"{', '.join(broken[:MOST_NAMES])} of the model are not finite either: it has diverged"
-
-    def _warn_of_diverged(self, newly_diverged: set[int]) -> None:
-        """Warn of chains that have diverged since the last batch, if there are any, and remember them."""
-        if not newly_diverged:
-            return
-        self._diverged |= newly_diverged
-        numbers = ", ".join(map(str, sorted(newly_diverged)))
-        warn(f"chains {numbers} diverged by batch {self.batches}, and the others continue", DivergedWarning)
 
     def _add_examples(self, x: Tensor, y: Tensor) -> float:
         """Count a batch and keep it if there is a window; return |change of n|/n."""
@@ -525,15 +501,12 @@ class Stream:
             return
         assert isinstance(self.optimizer, Partitioned)
         examples_per_step = self._examples_per_step(window, self._sizes[-1])
-        passes_per_step = 3  # a forward pass, and a backward pass that takes twice as long
-        spacing = max(
-            FEWEST_STEPS_BETWEEN_DRAWS, COST_OF_DRAW * window.count / (passes_per_step * examples_per_step)
-        )
-        if self._steps_made - self._step_of_draw < spacing:
+        affordable = COST_OF_DRAW * window.count / (GRADIENT_COST * examples_per_step)
+        if self._steps_made - self._step_of_draw < max(FEWEST_STEPS_BETWEEN_DRAWS, affordable):
             return
 
         self._step_of_draw = self._steps_made
-        with torch.no_grad(), self._evaluating():
+        with torch.no_grad(), evaluation_mode(self.model):
             chunks = map(window.rows, torch.split(torch.arange(window.count), CHUNK_SIZE))
             self.optimizer.draw_noise(self.model(x) - y for x, y in chunks)
 
@@ -586,12 +559,11 @@ class Stream:
         dict
             The state, for `load_state_dict`.
         """
-        counts = _Counts(self.seen, self.batches, self.n, self._steps_made, self._step_of_draw)
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "window": [] if self._recent is None else self._recent.to_list(),
-            "counts": list(counts),
+            "counts": [getattr(self, name) for name in COUNTS],
             "sizes": list(self._sizes),
             "losses": self._losses.state_dict(),
             "watches": [watch.state_dict() for watch in self._watches],
@@ -612,11 +584,11 @@ class Stream:
             If window, batch or optimiser are different.
         """
         kept_examples = state_dict["window"]  # inputs and targets, or []
-        counts = _Counts(*state_dict["counts"])
+        counts = dict(zip(COUNTS, state_dict["counts"], strict=True))
         has_other_watches = len(state_dict["watches"]) != len(self._watches)
-        has_too_many = self.window is not None and counts.n > self.window
+        has_too_many = self.window is not None and counts["n"] > self.window
         keeps_examples = self._recent is not None
-        has_other_window = counts.n > 0 and bool(kept_examples) != keeps_examples
+        has_other_window = counts["n"] > 0 and bool(kept_examples) != keeps_examples
         if has_other_watches or has_too_many or has_other_window:
             raise ValueError(
                 "this is the state of a stream with another window, batch or optimiser: make the stream with "
@@ -625,11 +597,8 @@ class Stream:
 
         self.model.load_state_dict(state_dict["model"])
         self.optimizer.load_state_dict(state_dict["optimizer"])
-        self.seen = counts.seen
-        self.batches = counts.batches
-        self.n = counts.n
-        self._steps_made = counts.steps_made
-        self._step_of_draw = counts.step_of_draw
+        for name, number in counts.items():
+            setattr(self, name, number)
         self._sizes = deque(state_dict["sizes"], MOST_BATCHES)
         self._losses.load_state_dict(state_dict["losses"])
         for watch, state in zip(self._watches, state_dict["watches"], strict=True):

@@ -25,6 +25,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -124,19 +125,20 @@ class AutomaticRun:
         A complete run in the checkpoint is returned as it is; an incomplete one continues.
         """
         former = self._load_checkpoint()
+        if former is not None and self._is_complete(former):
+            return former
         if former is not None:
-            return former if self._is_complete(former) else self._continue_checkpoint(former)
+            h = former.partition.h  # type: ignore[union-attr]
+            return self._with_prior_of(former.plan)._run_with_restarts(former, h, former.found or Found())
 
         call = self._after_warm_start()
         call, record = call._after_prior_search()
-        h, record = call._search_stepsize(record)
+        h = call.partition.h
+        if call.partition.finds_stepsize:
+            trials = call._try_stepsizes()
+            h = choose_stepsize(trials)
+            record = replace(record, tried=[(trial.h, trial.temperature.value) for trial in trials])
         return call._run_with_restarts(None, h, record)
-
-    def _continue_checkpoint(self, former: Run) -> Run:
-        """Continue the run of a checkpoint, which has a prior and a stepsize; return the final run."""
-        call = self._with_prior_of(former.plan)
-        h = former.partition.h  # type: ignore[union-attr]
-        return call._run_with_restarts(former, h, former.found or Found())
 
     def first_plan(self) -> Plan:
         """Return the plan of the first round at the first stepsize of the search.
@@ -179,16 +181,14 @@ class AutomaticRun:
             partition = partition.at_prior(prior.RULE.start)
         return partition.at_stepsize(h)
 
-    def _short_plan(
-        self, partition: Partition, steps: int, chains: int, settings: RunSettings, is_ladder: bool
-    ) -> Plan:
+    def _short_plan(self, partition: Partition, steps: int, chains: int, settings: RunSettings) -> Plan:
         """Return the plan of a short run, with samples in its second half.
 
-        If `is_ladder`, the partition has a list of stepsizes, with `chains` chains at each.
+        If the partition has a list of stepsizes, there are `chains` chains at each.
         """
         return make_plan(
             self.problem, self.network, partition, steps, self.batch, chains,
-            call="sweep" if is_ladder else "train", seed=settings.seed, shuffled=settings.shuffled,
+            call="sweep" if partition.axes() else "train", seed=settings.seed, shuffled=settings.shuffled,
             rotated=settings.rotated, momenta=settings.momenta, dtype=settings.dtype, start=settings.start,
             record=1, samples=TRIAL.samples, burn_in=steps // 2,
         )  # fmt: skip
@@ -293,7 +293,7 @@ class AutomaticRun:
         stepsize = self.partition.h if h is None else h
         partition = self._partition_at(stepsize)
         settings = replace(self.settings, seed=seed)
-        plan = self._short_plan(partition, steps, self.chains, settings, is_ladder=False)
+        plan = self._short_plan(partition, steps, self.chains, settings)
         run = self._run_briefly(plan)
         if run is None and h is None:
             raise FloatingPointError(
@@ -308,14 +308,6 @@ class AutomaticRun:
         """Return short runs at several stepsizes, from which `choose_stepsize` chooses."""
         trials = EngineTrials(self)
         return search_stepsize(trials, ladder_for(trials.size, trials.samples))
-
-    def _search_stepsize(self, record: Found) -> tuple[Coefficient, Found]:
-        """Return the stepsize, searched unless it's given, and the record of the search with its trials."""
-        if not self.partition.finds_stepsize:
-            return self.partition.h, record
-        trials = self._try_stepsizes()
-        tried = [(trial.h, trial.temperature.value) for trial in trials]
-        return choose_stepsize(trials), replace(record, tried=tried)
 
     # Stage 4: the run itself
 
@@ -352,7 +344,8 @@ class AutomaticRun:
                     return self._finish(result)
                 record = replace(record, restarts=record.restarts + 1)
 
-            self._remove_checkpoint()
+            if self._checkpoint is not None:
+                Path(self._checkpoint).unlink(missing_ok=True)
             record = replace(record, tried=(*record.tried, (stepsize, temperature.value)))
             former = None
             stepsize /= SEARCH.factor
@@ -484,11 +477,6 @@ class AutomaticRun:
             run.save(self._checkpoint)
         except (OSError, MemoryError) as error:
             warn(f"the checkpoint at step {run.step} failed, and the run continues: {error}")
-
-    def _remove_checkpoint(self) -> None:
-        """Remove the checkpoint of a run that starts again."""
-        if self._checkpoint is not None and os.path.exists(self._checkpoint):
-            os.remove(self._checkpoint)
 
     def _load_checkpoint(self) -> Run | None:
         """Return the run in the checkpoint, or None if there is none.
@@ -639,7 +627,7 @@ class EngineTrials:
             settings = replace(settings, start=np.resize(run_starts, (chains, run_starts.shape[1])))
 
         partition = call.partition.at_stepsize(list(stepsizes))
-        plan = call._short_plan(partition, steps, chains, settings, is_ladder=True)
+        plan = call._short_plan(partition, steps, chains, settings)
         run = call._run_briefly(plan)
         if run is None:
             return [StepsizeTrial(h, UNKNOWN) for h in stepsizes]
@@ -681,7 +669,10 @@ def prepare_automatic_run(
         most_steps = LENGTH.steps if budget is None else budget
         most_steps = whole("budget", most_steps, low=2**LENGTH.rounds, high=MOST_STEPS)
         first_steps = most_steps // 2 ** (LENGTH.rounds - 1)  # each later round doubles the run
-        settings = _settings_of_first_round(settings, first_steps)
+        usual_samples = LENGTH.samples if settings.samples is None else settings.samples
+        samples = whole("samples", usual_samples, low=1)
+        burn_in = first_steps // 2
+        settings = replace(settings, samples=min(samples, first_steps - burn_in), burn_in=burn_in)
     else:
         most_steps = None
         first_steps = whole("steps", steps, low=1, high=MOST_STEPS)
@@ -692,11 +683,3 @@ def prepare_automatic_run(
         return call
     adam = warm_plan(problem, network, partition.posterior, warm, plan.chains, plan.seed, plan.dtype)
     return replace(call, warm=adam)
-
-
-def _settings_of_first_round(settings: RunSettings, steps: int) -> RunSettings:
-    """Return settings with as many samples as fit into the second half of the first round."""
-    usual_samples = LENGTH.samples if settings.samples is None else settings.samples
-    samples = whole("samples", usual_samples, low=1)
-    burn_in = steps // 2
-    return replace(settings, samples=min(samples, steps - burn_in), burn_in=burn_in)

@@ -142,18 +142,11 @@ def given_size(size: Size, examples: int, steps: int | None, batch: int | None, 
     return size._replace(batch=min(size.batch, examples))
 
 
-class Sampling(NamedTuple):
-    """Number of samples of a chain, and steps between them."""
-
-    samples: int
-    thin: int
-
-
-def in_second_half(steps: int, samples: int) -> Sampling:
-    """Return how to spread samples over the second half of a run, at most one per step."""
+def in_second_half(steps: int, samples: int) -> tuple[int, int]:
+    """Return the number of samples in the second half of a run, at most one per step, and their spacing."""
     half = steps - steps // 2
     count = min(samples, half)
-    return Sampling(count, half // count)
+    return count, half // count
 
 
 class TrialSize(NamedTuple):

@@ -1,9 +1,8 @@
 """Find the largest stepsize at which chains sample at the right temperature.
 
 Chains are run for a short time at each stepsize of a ladder, and their temperatures decide. This module has
-the rules and the control flow only; a `TrialRunner` runs the chains. There are two: the engine's in
-`heatbath.training.auto`, which runs a whole ladder side by side, and that of `heatbath.torch.Sampler`,
-which tries one stepsize after the other.
+the rules and the control flow only; a `TrialRunner` runs the chains: that of `heatbath.training.auto` runs a
+whole ladder side by side. `heatbath.torch.Sampler` tries one stepsize after the other, with the same rules.
 
 h: stepsize. τ: the temperature at which a method should sample. Temperatures of trials are estimates of the
 measured temperature divided by τ, so 1 is right. How the temperature is measured is up to the runner: the
@@ -121,9 +120,7 @@ class TrialRunner(Protocol):
         ...
 
 
-def search_stepsize(
-    runner: TrialRunner, ladder: StepsizeLadder, history: Sequence[StepsizeTrial] = ()
-) -> list[StepsizeTrial]:
+def search_stepsize(runner: TrialRunner, ladder: StepsizeLadder) -> list[StepsizeTrial]:
     """Try ladders of stepsizes until one stepsize is accepted or the attempts are used up.
 
     A ladder on which all chains diverge is followed by the next smaller one. A ladder that is too hot
@@ -136,8 +133,6 @@ def search_stepsize(
         Runs the chains.
     ladder
         The stepsizes to try.
-    history
-        Trials at larger stepsizes that an earlier search, which was interrupted, has rejected already.
 
     Returns
     -------
@@ -148,11 +143,10 @@ def search_stepsize(
     FloatingPointError
         If every attempt asks for smaller stepsizes.
     """
-    rejected = list(history)
+    rejected: list[StepsizeTrial] = []
     trials: list[StepsizeTrial] = []
     start: StepsizeTrial | None = None
     largest = ladder.largest
-    stepsizes = ladder.stepsizes(largest)
     for attempt in range(1, ladder.attempts + 1):
         stepsizes = ladder.stepsizes(largest)
         latest = list(runner.run_trials(stepsizes, start))

@@ -122,13 +122,12 @@ class SuccessiveHalving:
         """
         best: dict[Family, list[Trial]] = {family: [] for family in self.families}
         for trial in self.trainer.train(candidates, rung, number):
-            self.trials[trial.name] = replace(trial, rung=number, steps=rung.steps)
+            judged = replace(trial, rung=number, steps=rung.steps)
+            self.trials[trial.name] = judged
             if trial.diverged:
                 continue
             family = trial.candidate.family
-            ranking = sorted(
-                [*best[family], self.trials[trial.name]], key=lambda judged: judged.worth(self.by)
-            )
+            ranking = sorted([*best[family], judged], key=lambda ranked_trial: ranked_trial.worth(self.by))
             best[family] = ranking[:next_size]
             self.trainer.drop(ranking[next_size:])
         return [trial.candidate for trials in best.values() for trial in trials]
@@ -147,19 +146,16 @@ class SuccessiveHalving:
         for attempt in range(FINAL.attempts):
             candidates = []
             for family in self.families:
+                trials = ranked(self.trials, family, self.by)
+                stable = [trial for trial in trials if trial.rung and not trial.diverged]
+                if any(trial.rung >= goal for trial in stable):
+                    continue
                 most = finalists if family.ranges else 1
-                reserves = self._reserves(family, goal)
-                candidates += [trial.candidate for trial in reserves[:most]]
+                candidates += [trial.candidate for trial in stable[:most]]
             if not candidates:
                 return
             for trial in self.trainer.train_again(candidates, attempt):
                 self.trials[trial.name] = replace(trial, rung=goal, steps=self.steps)
-
-    def _reserves(self, family: Family, goal: int) -> list[Trial]:
-        """Return the stable trials of a method, best first; none if one has reached the rung `goal`."""
-        trials = ranked(self.trials, family, self.by)
-        stable = [trial for trial in trials if trial.rung and not trial.diverged]
-        return [] if any(trial.rung >= goal for trial in stable) else stable
 
 
 def ladder(steps: int, count: int) -> list[Rung]:
@@ -185,12 +181,12 @@ def finalist_count(candidates: int) -> int:
 def propose_candidates(
     number: int,
     counts: Sequence[int],
-    family: Family,
+    families: Sequence[Family],
     trials: dict[str, Trial],
     by: Literal["loss", "accuracy"],
     seed: int,
 ) -> list[Candidate]:
-    """Return the candidates of a method in a round.
+    """Return the candidates of all methods in a round.
 
     Parameters
     ----------
@@ -198,8 +194,8 @@ def propose_candidates(
         The round, from 0: candidates of the first fill the ranges, later ones are near the best so far.
     counts
         Number of candidates of a method in each round.
-    family
-        The method and its ranges.
+    families
+        The methods and their ranges.
     trials
         Latest trials of the candidates of earlier rounds, by name.
     by
@@ -207,11 +203,16 @@ def propose_candidates(
     seed
         Decides where in the ranges they lie.
     """
-    stable = [trial for trial in ranked(trials, family, by) if not trial.diverged]
-    if number and not stable:
-        return []
-    centres = [trial.candidate for trial in stable[: max(2, counts[0] // ROUNDS.neighbours)]]
-    return points(family, counts[number], seed + number, sum(counts[:number]), centres, ROUNDS.width)
+    centre_count = max(2, counts[0] // ROUNDS.neighbours)
+    first = sum(counts[:number])
+    candidates: list[Candidate] = []
+    for family in families:
+        stable = [trial for trial in ranked(trials, family, by) if not trial.diverged]
+        if number and not stable:
+            continue
+        centres = [trial.candidate for trial in stable[:centre_count]]
+        candidates += points(family, counts[number], seed + number, first, centres, ROUNDS.width)
+    return candidates
 
 
 def planned_steps(families: Sequence[Family], counts: Sequence[int], steps: int) -> int:

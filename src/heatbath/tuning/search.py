@@ -192,20 +192,19 @@ def prepare(
     )
     candidates = whole("candidates", candidates, low=1, high=2**16)
     seed = whole("seed", settings["seed"], low=0, high=LARGEST_SEED)
-    search = HalvingSearch(
+    asked = None if study is None else checked(study, searched, by)
+    return HalvingSearch(
         problem=problem,
         split=held_out(problem, validation, whole("chains", chains, low=1), seed),
         network=network,
         families=searched,
-        counts=round_sizes(candidates),
+        counts=round_sizes(candidates) if asked is None else batches(candidates),
         steps=steps,
         by=by,
         validation=validation,
         settings=dict(batch=batch, chains=chains, **settings),
+        study=asked,
     )
-    if study is None:
-        return search
-    return replace(search, counts=batches(candidates), study=checked(study, searched, by))
 
 
 def _problems_of_judging(problem: object, by: object, validation: object) -> list[str]:
@@ -421,12 +420,7 @@ class HalvingSearch:
         """Return the candidates of round `number`, of all methods; none if no method has a range."""
         if self.study is not None:
             return self.study.ask(self.families[0], self.counts[number])
-        seed = self.settings["seed"]
-        return [
-            candidate
-            for family in self.families
-            for candidate in propose_candidates(number, self.counts, family, trials, self.by, seed)
-        ]
+        return propose_candidates(number, self.counts, self.families, trials, self.by, self.settings["seed"])
 
     def _planned_chain_steps(self) -> int:
         """Return the steps of all chains in the whole search, if none diverges."""
@@ -472,13 +466,11 @@ class EnsembleTrainer:
         new_steps = rung.steps - self._steps_done
         run = self._simulate(self.search, candidates, rung.steps, f"round-{self._round}-{number}.nc")
         self.progress.add(new_steps * len(candidates) * self.search.chains)
-        if run is None:
-            return [Trial(candidate, diverged=True) for candidate in candidates]
-
-        earlier_runs = self.runs if starts_round else self.runs[:-1]
-        self.runs = [*earlier_runs, run]
-        self._run = run
-        trials = _trials(candidates, run, self.search.split)
+        if run is not None:
+            earlier_runs = self.runs if starts_round else self.runs[:-1]
+            self.runs = [*earlier_runs, run]
+            self._run = run
+        trials = score_candidates(candidates, run, self.search.split.rows)
         if self.search.study is not None:
             self.search.study.report(replace(trial, steps=rung.steps) for trial in trials)
         return trials
@@ -499,10 +491,9 @@ class EnsembleTrainer:
         self.progress.expect(chain_steps)
         run = self._simulate(search, candidates, search.steps, file)
         self.progress.add(chain_steps)
-        if run is None:
-            return [Trial(candidate, diverged=True) for candidate in candidates]
-        self.runs = [*self.runs, run]
-        return _trials(candidates, run, search.split)
+        if run is not None:
+            self.runs = [*self.runs, run]
+        return score_candidates(candidates, run, search.split.rows)
 
     def drop(self, losers: Sequence[Trial]) -> None:
         """Do nothing: the next rung's ensemble only has the candidates that go on."""
@@ -514,7 +505,15 @@ class EnsembleTrainer:
 
         Return None if all their chains diverge. Ctrl-C raises KeyboardInterrupt.
         """
-        plan, former = self._plan_up_to(search, candidates, end)
+        former = None
+        if self._run is None:
+            plan = search.plan(candidates, end)
+        else:
+            length = end - self._run.step
+            schedule = _RungSchedule.of(length, end)
+            candidates_run = self._run.with_methods([candidate.name for candidate in candidates])
+            former = sample_again(candidates_run, length, schedule.samples, schedule.thin)
+            plan = extend_plan(former.plan, self._run.step, length, schedule.records)
         if self.progress.is_new:
             warn_of_stale_noise(plan, search.steps)
         report = self.progress.of_run(self._steps_done, len(candidates) * search.chains)
@@ -535,18 +534,6 @@ class EnsembleTrainer:
         if not run.finished:
             raise KeyboardInterrupt
         return run
-
-    def _plan_up_to(
-        self, search: HalvingSearch, candidates: Sequence[Candidate], end: int
-    ) -> tuple[Plan, Run | None]:
-        """Return the plan of candidates up to step `end`, and the run that it continues, if they have one."""
-        if self._run is None:
-            return search.plan(candidates, end), None
-        length = end - self._run.step
-        schedule = _RungSchedule.of(length, end)
-        candidates_run = self._run.with_methods([candidate.name for candidate in candidates])
-        former = sample_again(candidates_run, length, schedule.samples, schedule.thin)
-        return extend_plan(former.plan, self._run.step, length, schedule.records), former
 
     @property
     def _steps_done(self) -> int:
@@ -636,39 +623,30 @@ class _SearchProgress:
         return report
 
 
-class Scores(NamedTuple):
-    """Scores of a candidate on the validation examples; NaN if one of its chains diverged."""
-
-    diverged: bool
-    loss: float = math.nan
-    accuracy: float = math.nan
-    single_loss: float = math.nan
-    single_accuracy: float = math.nan
-
-
-def _trials(candidates: Sequence[Candidate], run: Run, split: ValidationSplit) -> list[Trial]:
-    """Return the trials of candidates that a run has trained."""
-    scores = score_candidates(run, split.rows)
-    return [Trial(candidate, **scores[candidate.name]._asdict()) for candidate in candidates]
-
-
-def score_candidates(run: Run, rows: NDArray[np.int64]) -> dict[str, Scores]:
-    """Score the averaged predictions of each candidate of a comparison, and its single networks.
+def score_candidates(
+    candidates: Sequence[Candidate], run: Run | None, rows: NDArray[np.int64]
+) -> list[Trial]:
+    """Score the averaged predictions of candidates, and their single networks; return a trial for each.
 
     Parameters
     ----------
+    candidates
+        Candidates that the run has trained.
     run
-        A comparison that averages outputs at all training examples of the user's problem.
+        A comparison that averages outputs at all training examples of the user's problem; None if all of its
+        chains diverged.
     rows
         The validation examples among these, (chains, examples).
 
     Returns
     -------
-    Scores by name. Losses are means over the validation examples of every chain, in units of the standardised
-    targets.
+    Trials without their rungs. Losses are means over the validation examples of every chain, in units of the
+    standardised targets; scores are NaN if one of the chains diverged.
     """
-    candidates = list(run.plan.named)
-    by_candidate = (len(candidates), run.plan.chains)
+    if run is None:
+        return [Trial(candidate, diverged=True) for candidate in candidates]
+    names = list(run.plan.named)
+    by_candidate = (len(names), run.plan.chains)
     chain_scores = _scores_of_averages(run, rows)
     for measure in ("loss", "accuracy"):
         recorded = run.data[measure].sel(split="test").values
@@ -676,14 +654,14 @@ def score_candidates(run: Run, rows: NDArray[np.int64]) -> dict[str, Scores]:
     means = {score: scores.reshape(by_candidate).mean(axis=1) for score, scores in chain_scores.items()}
     has_diverged = np.any((run.died >= 0).reshape(by_candidate), axis=1)
 
-    results = {}
-    for number, candidate in enumerate(candidates):
-        if has_diverged[number]:
-            results[candidate] = Scores(diverged=True)
-            continue
-        candidate_means = {score: float(score_means[number]) for score, score_means in means.items()}
-        results[candidate] = Scores(diverged=False, **candidate_means)
-    return results
+    trials = []
+    for candidate in candidates:
+        number = names.index(candidate.name)
+        scores: dict[str, Any] = {"diverged": True}
+        if not has_diverged[number]:
+            scores = {score: float(score_means[number]) for score, score_means in means.items()}
+        trials.append(Trial(candidate, **scores))
+    return trials
 
 
 def _scores_of_averages(run: Run, rows: NDArray[np.int64]) -> dict[str, Floats]:

@@ -91,14 +91,19 @@ def families(methods: Searched | Sequence[Searched] | Mapping[str, Searched]) ->
 
     if not spaces:
         raise ValueError("tune needs at least one method, got none")
-    name_counts = Counter(family.name for family in spaces)
-    repeated = sorted(name for name, count in name_counts.items() if count > 1)
+    repeated = repeated_names(spaces)
     if repeated:
         raise ValueError(
             f"each method needs a name of its own, and there are several {', '.join(repeated)}: give them as "
             "a dict, {name: method}"
         )
     return spaces
+
+
+def repeated_names(families: Sequence[Family]) -> list[str]:
+    """Return the names that several families have, in alphabetical order."""
+    name_counts = Counter(family.name for family in families)
+    return sorted(name for name, count in name_counts.items() if count > 1)
 
 
 def points(
@@ -160,7 +165,12 @@ def _family(searched: object, name: str | None) -> Family:
     if isinstance(searched, Family):
         return replace(searched, name=name or searched.name)
     if isinstance(searched, Partition):
-        _check_no_axes(searched)
+        axes = searched.axes()
+        if axes:
+            raise ValueError(
+                f"{', '.join(axes)}: tune looks within ranges, such as between(0.02, 0.5), and takes no "
+                f"list; got {', '.join(map(repr, axes.values()))}"
+            )
         return _family_of_partitions(name or "partition", searched.ranges(), searched.at)
     if isinstance(searched, str):
         return _family(_method_named(searched), name)
@@ -171,30 +181,15 @@ def _family(searched: object, name: str | None) -> Family:
             code = partial(call_of, preset_name)
             return Family(name or preset_name, SEARCHED[preset_name], partial(_make, preset), code)
     if isinstance(searched, type) and issubclass(searched, Method):
-        _check_has_ranges(searched)
+        if "h" not in searched.searched:
+            raise ValueError(
+                f"{searched.__name__} has no ranges to search in: tune a Partition(...) with ranges instead"
+            )
         return _family_of_partitions(name or searched.title, searched.searched, partial(_make, searched))
     raise TypeError(
         "a method to tune is a preset such as AdLaLa, a method such as Adam, the name of one, or a partition "
         f"with ranges such as AdLaLa(h=between(0.02, 0.5)); got {searched!r}"
     )
-
-
-def _check_no_axes(partition: Partition) -> None:
-    """Raise ValueError if a partition has a list of values, which `tune` doesn't search."""
-    axes = partition.axes()
-    if axes:
-        raise ValueError(
-            f"{', '.join(axes)}: tune looks within ranges, such as between(0.02, 0.5), and takes no "
-            f"list; got {', '.join(map(repr, axes.values()))}"
-        )
-
-
-def _check_has_ranges(method: type[Method]) -> None:
-    """Raise ValueError if a method has no default ranges to search in."""
-    if "h" not in method.searched:
-        raise ValueError(
-            f"{method.__name__} has no ranges to search in: tune a Partition(...) with ranges instead"
-        )
 
 
 def _method_named(name: str) -> Callable[..., Partition] | type[Method]:
@@ -241,7 +236,8 @@ def _with_arguments(name: str, arguments: Mapping[str, Any]) -> Family:
 
 def call_of(name: str, values: Mapping[str, object], *first: str) -> str:
     """Return a call as Python code, with positional arguments `first` and keyword arguments `values`."""
-    return f"{name}({', '.join([*first, *(f'{key}={value!r}' for key, value in values.items())])})"
+    keywords = [f"{key}={value!r}" for key, value in values.items()]
+    return f"{name}({', '.join([*first, *keywords])})"
 
 
 def _family_of_partitions(

@@ -78,10 +78,6 @@ class Trial:
         """The name of the candidate."""
         return self.candidate.name
 
-    def lost(self, rung: int, steps: int) -> Trial:
-        """Return the trial of the same candidate, diverged on the way to a rung that ends at step `steps`."""
-        return Trial(self.candidate, rung, steps, diverged=True)
-
     @property
     def known(self) -> bool:
         """True if it was judged; after Ctrl-C some candidates weren't."""
@@ -129,12 +125,12 @@ class Trials:
         such a trial are left out, see `without`.
         """
         required_rung = RUNGS if self.finished else 1
-        leaders = (trial for family in self.families for trial in self._ranked(family)[:1])
-        return {
-            trial.candidate.family.name: trial
-            for trial in leaders
-            if trial.rung >= required_rung and not trial.diverged
-        }
+        best: dict[str, Trial] = {}
+        for family in self.families:
+            stable = [trial for trial in self._ranked(family) if not trial.diverged]
+            if stable and stable[0].rung >= required_rung:
+                best[family.name] = stable[0]
+        return best
 
     @property
     def winner(self) -> str:

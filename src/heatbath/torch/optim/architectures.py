@@ -16,8 +16,6 @@ as the first convolution, is a part by its layer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -35,21 +33,24 @@ def block_names(model: nn.Module) -> list[str]:
     member of one. If there are none, all modules that share a class are blocks. Only modules that contain
     others count, and a block within a block is left out.
     """
-    compound: dict[str, nn.Module] = {}  # modules that contain others, but the model itself
-    for name, module in model.named_modules():
-        if name and _is_compound(module):
-            compound[name] = module
-
+    named_modules = dict(model.named_modules())
+    del named_modules[""]  # the model itself
+    compound = {name: module for name, module in named_modules.items() if _is_compound(module)}
     blocks = _repeated_in_containers(model, compound)
     if not blocks:
         class_counts = Counter(map(type, compound.values()))
         blocks = [name for name, module in compound.items() if class_counts[type(module)] > 1]
-    return [name for name in blocks if not _lies_in_any(name, blocks)]
+    beginnings = tuple(f"{name}." for name in blocks)  # of the names of what lies in a block
+    return [name for name in blocks if not name.startswith(beginnings)]
 
 
 def _repeated_in_containers(model: nn.Module, compound: dict[str, nn.Module]) -> list[str]:
     """Return those of the compound modules that are in a `ModuleList`, or in a `Sequential` and repeated."""
-    containers = dict(_modules_in_containers(model))
+    containers: dict[str, nn.Module] = {}  # by the names of the modules in them
+    for name, module in model.named_modules():
+        if isinstance(module, (nn.Sequential, nn.ModuleList)):
+            for child, _ in module.named_children():
+                containers[f"{name}.{child}" if name else child] = module
     members = [name for name in containers if name in compound]
     class_counts = Counter(type(compound[name]) for name in members)
     repeated = []
@@ -59,11 +60,6 @@ def _repeated_in_containers(model: nn.Module, compound: dict[str, nn.Module]) ->
     return repeated
 
 
-def _lies_in_any(name: str, outer_names: list[str]) -> bool:
-    """Return whether a module lies within one of others, judged by their names."""
-    return any(name.startswith(f"{outer_name}.") for outer_name in outer_names)
-
-
 def _is_compound(module: nn.Module) -> bool:
     """Return whether a module is more than a container and contains modules with parameters."""
     if isinstance(module, CONTAINERS):
@@ -71,54 +67,56 @@ def _is_compound(module: nn.Module) -> bool:
     return any(True for child in module.children() for _ in child.parameters())
 
 
-def _modules_in_containers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the name of each module in a list or a sequence, with that list or sequence."""
-    for name, module in model.named_modules():
-        if isinstance(module, (nn.Sequential, nn.ModuleList)):
-            for child, _ in module.named_children():
-                yield f"{name}.{child}" if name else child, module
-
-
-class HiddenParameter(NamedTuple):
-    """A parameter of a hidden layer, with the name of the layer and the module that has the parameter."""
-
-    layer: str
-    owner: nn.Module
-    parameter: Tensor
-
-
-def divide_into_parts(model: nn.Module, hidden: list[HiddenParameter]) -> dict[str, list[Tensor]]:
+def divide_into_parts(model: nn.Module, output_ids: set[int]) -> dict[str, list[Tensor]]:
     """Group the parameters of hidden layers into parts: embeddings, vectors, blocks and remaining layers.
 
     Parameters
     ----------
     model : Module
         The whole model, whose repeated modules are the blocks.
-    hidden : list of HiddenParameter
-        All parameters except those of the output layer.
+    output_ids : set of int
+        The ids of the parameters of the output layer, which are left out.
 
     Returns
     -------
     dict of str to list of Tensor
-        Parameters by the name of their part, in the order in which parts first occur.
+        Parameters by the name of their part, in the order in which parts first occur. One that modules share
+        is there once, with the first of them.
     """
     blocks = block_names(model)
     parts: dict[str, list[Tensor]] = {}
-    for hidden_parameter in hidden:
-        part = _part_of(hidden_parameter, blocks)
-        parts.setdefault(part, []).append(hidden_parameter.parameter)
+    seen = set(output_ids)
+    for name, owner in model.named_modules():
+        for parameter in owner.parameters(recurse=False):
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                part = _part_of(parameter, owner, layer_of_owner(name, owner), blocks)
+                parts.setdefault(part, []).append(parameter)
     return parts
 
 
-def _part_of(hidden: HiddenParameter, blocks: list[str]) -> str:
-    """Return the part of a hidden parameter: by its kind, by its block, or else its layer."""
-    if isinstance(hidden.owner, (nn.Embedding, nn.EmbeddingBag)):
+def base_layer(name: str) -> str:
+    """Return the name of the layer of a module: that of the parametrised one for a parametrisation."""
+    levels = name.split(".")
+    if "parametrizations" in levels:
+        levels = levels[: levels.index("parametrizations")]
+    return ".".join(levels)
+
+
+def layer_of_owner(name: str, owner: nn.Module) -> str:
+    """Return the name of the layer of a module, or the module's class if it is the whole model."""
+    return base_layer(name) or type(owner).__name__
+
+
+def _part_of(parameter: Tensor, owner: nn.Module, layer: str, blocks: list[str]) -> str:
+    """Return the part of a hidden parameter: by the kind of its module, by its block, or else its layer."""
+    if isinstance(owner, (nn.Embedding, nn.EmbeddingBag)):
         return EMBEDDINGS
-    if isinstance(hidden.owner, NORMALISATIONS):
+    if isinstance(owner, NORMALISATIONS):
         return VECTORS
-    if not is_lazy(hidden.parameter) and hidden.parameter.dim() < 2:
+    if not is_lazy(parameter) and parameter.dim() < 2:
         return VECTORS
     for block in blocks:
-        if hidden.layer == block or hidden.layer.startswith(f"{block}."):
+        if layer == block or layer.startswith(f"{block}."):
             return block
-    return hidden.layer
+    return layer

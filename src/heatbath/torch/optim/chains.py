@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -14,10 +13,12 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from heatbath._internal.checks import shown, whole
+from heatbath._internal.warnings import warn
 from heatbath.torch.optim.param_groups import NewGroup, listed, tensor_of
 from heatbath.torch.optim.sharding import SHARDED_CHAINS, is_sharded
+from heatbath.torch.prediction.states import select_tensors
 
-_all_chains: weakref.WeakSet[Chains] = weakref.WeakSet()  # see `with_chains_of_parameters`
+_all_chains: weakref.WeakSet[Chains] = weakref.WeakSet()  # see `with_chains`
 
 Start = Literal["fresh", "same"] | Callable[[int], nn.Module]
 ONE_BY_ONE = "one after the other"  # values of `manner`
@@ -190,11 +191,9 @@ class Chains(nn.Module):
 
         outputs = self._call_one_by_one(tensors, arguments)
         self.manner = ONE_BY_ONE
-        warnings.warn(
+        warn(
             f"the chains of {type(self.model).__name__} are called one after the other: torch.func.vmap "
-            f"cannot call them at once, {reason}",
-            RuntimeWarning,
-            stacklevel=3,
+            f"cannot call them at once, {reason}"
         )
         return outputs
 
@@ -287,7 +286,7 @@ class Chains(nn.Module):
         Tensor of bool, (chains,)
             True for a chain that is finite.
         """
-        tensors = self._own_tensors() if state is None else state
+        tensors = self.state_dict() if state is None else state
         ignored_elements = {name: ~buffer.isfinite() for name, buffer in self.model.named_buffers()}
         finite_chains = []
         for name, stacked_name in self._stacked_names.items():
@@ -298,10 +297,6 @@ class Chains(nn.Module):
                 is_finite = is_finite | ignored_elements[name].to(is_finite.device)
             finite_chains.append(is_finite.reshape(self.count, -1).all(dim=1))
         return torch.stack(finite_chains).all(dim=0)
-
-    def _own_tensors(self) -> dict[str, Tensor]:
-        """Return the stacked parameters and buffers by their names in this module."""
-        return {stacked_name: getattr(self, stacked_name) for stacked_name in self._stacked_names.values()}
 
     def states(self, state: Mapping[str, Any] | None = None) -> Iterator[dict[str, Tensor]]:
         """Yield the state of the module in each chain.
@@ -317,7 +312,7 @@ class Chains(nn.Module):
             missing_names = ", ".join(missing[:MOST_IN_MESSAGE])
             raise ValueError(f"this is not a state of these chains: it has no {missing_names}")
 
-        names_of_tensors = _names_of_tensors(self.model.state_dict(keep_vars=True))
+        names_of_tensors = select_tensors(self.model.state_dict(keep_vars=True))
         stacked_names = self._stacked_names | self._tied_names()
         for k in range(self.count):
             yield {name: stacked_state[stacked_names[name]][k] for name in names_of_tensors}
@@ -326,7 +321,7 @@ class Chains(nn.Module):
         """Load the parameters and buffers of a chain into a module of the same architecture."""
         whole("chain", chain, low=0, high=self.count)
         state = list(self.states())[chain]
-        different = sorted(set(_names_of_tensors(model.state_dict())) ^ state.keys())
+        different = sorted(select_tensors(model.state_dict()).keys() ^ state.keys())
         if different:
             raise ValueError(
                 "load_into: a module of the architecture of the chains is needed; only one of the two has "
@@ -340,16 +335,10 @@ class Chains(nn.Module):
             *self.model.named_parameters(remove_duplicate=False),
             *self.model.named_buffers(remove_duplicate=False),
         ]
-        stacked_names_by_id = {}
-        for name, tensor in tensors:
-            if name in self._stacked_names:
-                stacked_names_by_id[id(tensor)] = self._stacked_names[name]
-
-        tied_names = {}
-        for name, tensor in tensors:
-            if id(tensor) in stacked_names_by_id:
-                tied_names[name] = stacked_names_by_id[id(tensor)]
-        return tied_names
+        names = self._stacked_names
+        stacked_names_by_id = {id(tensor): names[name] for name, tensor in tensors if name in names}
+        tied_tensors = [(name, id(tensor)) for name, tensor in tensors if id(tensor) in stacked_names_by_id]
+        return {name: stacked_names_by_id[tensor_id] for name, tensor_id in tied_tensors}
 
     def of(self, parameter: Tensor) -> nn.Parameter:
         """Return the stacked parameter that belongs to a parameter of the module."""
@@ -376,11 +365,6 @@ class ModeSnapshot(NamedTuple):
     buffers: list[Tensor]
     cpu_state: Tensor
     cuda_states: dict[int, Tensor]
-
-
-def _names_of_tensors(state: Mapping[str, object]) -> list[str]:
-    """Return the names in a state of a module without its extra state, which may be anything."""
-    return [name for name in state if not name.endswith("_extra_state")]
 
 
 def _select_chain(leaf: object, k: int) -> object:
@@ -423,29 +407,35 @@ def _modules_at_start(model: nn.Module, count: int, start: object) -> list[nn.Mo
 
 def _fresh_copies(model: nn.Module, count: int) -> list[nn.Module]:
     """Return copies of a module with newly initialised layers; parameters without gradients stay equal."""
-    if count > 0:
-        _check_can_be_initialised(model)
     copies = [deepcopy(model) for _ in range(count)]
     for copied in copies:
-        _initialise(copied)
+        for initialise in _initialisers(copied):
+            initialise()
         for parameter, original in zip(copied.parameters(), model.parameters(), strict=True):
             if not original.requires_grad:
                 parameter.detach().copy_(original)
     return copies
 
 
-def _check_can_be_initialised(model: nn.Module) -> None:
-    """Refuse a module with layers that have parameters and no `reset_parameters`."""
+def _initialisers(model: nn.Module) -> list[Callable[[], None]]:
+    """Return the methods that initialise a module's layers; refuse one that has parameters and no method."""
+    initialisers = []
     fixed = []
     for name, module in model.named_modules():
-        if _has_own_parameters(module) and _initialiser_of(module) is None:
+        if not any(True for _ in module.parameters(recurse=False)):
+            continue
+        initialiser = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+        if initialiser is None:
             fixed.append(name or type(module).__name__)
+        else:
+            initialisers.append(initialiser)
     if fixed:
         raise ValueError(
             f"Chains: {', '.join(fixed[:MOST_IN_MESSAGE])} cannot be initialised, having no "
             "reset_parameters: use start='same' for chains that start alike, or start=function, which "
             "returns the module of chain k"
         )
+    return initialisers
 
 
 def _checked_start(model: nn.Module, module: object, k: int) -> nn.Module:
@@ -460,24 +450,7 @@ def _checked_start(model: nn.Module, module: object, k: int) -> nn.Module:
 
 
 def _shapes_of(module: nn.Module) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in module.state_dict().items() if isinstance(tensor, Tensor)}
-
-
-def _has_own_parameters(module: nn.Module) -> bool:
-    return any(True for _ in module.parameters(recurse=False))
-
-
-def _initialise(model: nn.Module) -> None:
-    """Initialise all layers of a module in place."""
-    for module in model.modules():
-        initialiser = _initialiser_of(module)
-        if _has_own_parameters(module) and initialiser is not None:
-            initialiser()
-
-
-def _initialiser_of(module: nn.Module) -> Callable[[], None] | None:
-    """Return the method that initialises a layer, None where it has none."""
-    return getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+    return {name: tensor.shape for name, tensor in select_tensors(module.state_dict()).items()}
 
 
 def _stack(modules: list[nn.Module], kind: str) -> Iterator[tuple[str, Tensor]]:
@@ -487,17 +460,10 @@ def _stack(modules: list[nn.Module], kind: str) -> Iterator[tuple[str, Tensor]]:
         yield name, torch.stack([tensors[name].detach() for tensors in tensors_of_modules])
 
 
-def with_chains_of_parameters(groups: Iterable[NewGroup]) -> list[NewGroup]:
-    """Return new groups in which stacked parameters are replaced by their module's, with "chains" beside.
+def with_chains(group: NewGroup) -> NewGroup:
+    """Return a group in which stacked parameters are replaced by those of their module, and "chains" added.
 
-    Taken for one long parameter, those of all chains would share one ξ and one temperature. Groups without
-    stacked parameters, and groups with "chains", are returned as they are.
-    """
-    return [_with_chains(group) for group in groups]
-
-
-def _with_chains(group: NewGroup) -> NewGroup:
-    """Replace the stacked parameters of a new group by their module's, and add its `Chains` as "chains".
+    Taken for one long parameter, those of all chains would share one ξ and one temperature.
 
     Parameters
     ----------
@@ -543,16 +509,11 @@ def _find_stack(parameter: object) -> Stack | None:
     return None
 
 
-def with_stacked_parameters(groups: Iterable[NewGroup]) -> list[NewGroup]:
-    """Return new groups in which parameters of the module of "chains" are replaced by the stacked ones.
+def with_stacked_parameters(group: NewGroup) -> NewGroup:
+    """Return a group in which parameters of the module of "chains" are replaced by the stacked ones.
 
-    The value of "chains" becomes the number of chains. Groups without "chains" are returned as they are.
+    The value of "chains" becomes the number of chains. A group without "chains" is returned as it is.
     """
-    return [_with_stacked(group) for group in groups]
-
-
-def _with_stacked(group: NewGroup) -> NewGroup:
-    """Return a group with stacked parameters; see `with_stacked_parameters`."""
     chains = group.get("chains") if isinstance(group, dict) else None
     if isinstance(chains, Chains):
         params = [chains.of(tensor_of(entry)) for entry in listed(group["params"])]

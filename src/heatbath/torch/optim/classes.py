@@ -24,6 +24,7 @@ from heatbath.methods.schedules import from_plain
 from heatbath.torch.optim import layers
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.optimizer import Partitioned
+from heatbath.torch.optim.options import REPLACED
 from heatbath.torch.optim.param_groups import NewGroup, ParamGroup, values_of
 from heatbath.torch.optim.posterior import check_posterior
 
@@ -38,7 +39,6 @@ DEFAULTS: dict[str, dict[str, float]] = {"LOL": {"lr": 0.2, "gamma": 0.3, "tau":
 problems, the noise of the gradients heats deeper models until they have learned little or nothing."""
 DEFAULTS_OF_BLOCKS = {"frequency": 0.3, "damping": 1.0}
 """What parts by blocks have in place of ε and σ, unless these are given: by measurement (docs/deep.md)."""
-REPLACED = {"frequency": "epsilon", "damping": "sigma"}  # coefficients, and those they take the place of
 PARAMS = "nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]]"  # annotations of arguments
 MODEL = "nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None"
 PART = "nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None"
@@ -109,9 +109,8 @@ class _MethodByLayer(Partitioned):
         methods = type(self)._preset(h=1.0, posterior=posterior, **arguments).methods
 
         model, chains = _split_chains(given_model)
-        groups = []
-        for group in layers.split(model, hidden, output, parts):
-            groups.append({"method": methods[group["part"]], **chains, **group})
+        new_groups = layers.split(model, hidden, output, parts)
+        groups = [{"method": methods[group["part"]], **chains, **group} for group in new_groups]
         super().__init__(groups, lr, **options)
         if isinstance(model, Module) and output is None and layers.CallOrder.is_uncertain(model):
             self._call_order = layers.CallOrder(model, groups[-1]["name"])
@@ -119,7 +118,7 @@ class _MethodByLayer(Partitioned):
     def add_param_group(self, param_group: NewGroup) -> None:
         """Add a layer; without a "method" it gets that of its "part", with its present coefficients."""
         if isinstance(param_group, dict) and "method" not in param_group and self.param_groups:
-            (param_group,) = layers.check_parts([param_group])
+            layers.check_parts([param_group])
             alike = next(group for group in self.param_groups if group["part"] == param_group["part"])
             param_group = _method_as_in(alike) | param_group
         super().add_param_group(param_group)

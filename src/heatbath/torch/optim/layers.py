@@ -7,7 +7,6 @@ at the end, another layer whose shape fits as well, a forward pass that ends els
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
@@ -18,7 +17,8 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from heatbath._internal.checks import choice, shown
-from heatbath.torch.optim.architectures import NORMALISATIONS, HiddenParameter, divide_into_parts
+from heatbath._internal.warnings import warn
+from heatbath.torch.optim.architectures import NORMALISATIONS, base_layer, divide_into_parts, layer_of_owner
 from heatbath.torch.optim.param_groups import NewGroup, listed, tensor_of
 from heatbath.torch.optim.state import is_lazy
 
@@ -80,7 +80,7 @@ class CallOrder:
             return  # it would not call them
         for name, owner in _owners(module):
             if owner is not module:
-                note_call = partial(self._note_call, _layer_of_owner(name, owner))
+                note_call = partial(self._note_call, layer_of_owner(name, owner))
                 self.hooks.append(owner.register_forward_hook(note_call))
         self.hooks.append(module.register_forward_hook(self._note_end))
 
@@ -131,11 +131,9 @@ class CallOrder:
         if self.has_rival:
             raise ValueError(_describe_rival(self.output))
         if not self.is_chain:
-            warnings.warn(
+            warn(
                 "which layer acts last cannot be seen, as the model is compiled or scripted: "
-                f"{self.output!r}, declared last, is taken for the output layer. If it isn't, {NAME_IT}",
-                RuntimeWarning,
-                stacklevel=2,
+                f"{self.output!r}, declared last, is taken for the output layer. If it isn't, {NAME_IT}"
             )
 
 
@@ -203,8 +201,20 @@ def _check_last_layer(model: object, layers: list[ModuleLayer]) -> None:
 
 
 def _split_groups(groups: list[NewGroup], output: object) -> list[NewGroup]:
-    """Return groups that each have a "part": the one they name, or what `output` makes of them."""
-    divided = groups if output is None else _divide_groups(groups, output)
+    """Return groups that each have a "part": the one they name, or the one that `output` tells.
+
+    `output` is a module or parameters; with it, groups have no "part", as frameworks make them. They are
+    divided into the output layer and hidden layers, and keep their other values. Hidden parameters with names
+    are divided by layers, those without stay together.
+    """
+    divided = groups
+    if output is not None:
+        output_ids = _parameter_ids(_layers_of(output, "output"))
+        divided = [part for group in groups for part in _divide_group(group, output_ids)]
+        if "output" not in {group["part"] for group in divided}:
+            raise ValueError(
+                "output= must be a part of the model, but none of its parameters is in the groups"
+            )
     check_parts(divided)
     if {group["part"] for group in divided} != {"hidden", "output"}:
         raise ValueError("both parts are needed: a group that is 'hidden' and a group that is 'output'")
@@ -265,26 +275,10 @@ def _split_into_blocks(model: object, hidden: object, output: object) -> list[Ne
     if not output_ids <= {id(parameter) for parameter in model.parameters()}:
         raise ValueError(OUTPUT_NOT_IN_MODEL)
 
-    hidden_parameters = _hidden_parameters(owners, output_ids)
-    if not hidden_parameters:
+    params_of_parts = divide_into_parts(model, output_ids)
+    if not params_of_parts:
         raise ValueError(f"nothing is left for the hidden layers: {ACCEPTED}")
-    params_of_parts = divide_into_parts(model, hidden_parameters)
     return _groups_of([ModuleLayer(name, params) for name, params in params_of_parts.items()], final)
-
-
-def _hidden_parameters(owners: list[tuple[str, nn.Module]], output_ids: set[int]) -> list[HiddenParameter]:
-    """Return the parameters of modules, given with their names, without those of the output layer.
-
-    A parameter that modules share is there once, with the first of them.
-    """
-    seen = set(output_ids)
-    hidden_parameters = []
-    for name, owner in owners:
-        for parameter in owner.parameters(recurse=False):
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
-                hidden_parameters.append(HiddenParameter(_layer_of_owner(name, owner), owner, parameter))
-    return hidden_parameters
 
 
 def _last_layer(model: nn.Module, name: str, owner: nn.Module) -> ModuleLayer:
@@ -304,32 +298,7 @@ def _last_layer(model: nn.Module, name: str, owner: nn.Module) -> ModuleLayer:
     if parametrised_name:  # the layer has parameters in several modules
         parametrised = model.get_submodule(parametrised_name)
         return ModuleLayer(parametrised_name, list(parametrised.parameters()))
-    return ModuleLayer(_layer_of_owner(name, owner), list(owner.parameters(recurse=False)))
-
-
-def _divide_groups(groups: list[NewGroup], output: object) -> list[NewGroup]:
-    """Divide groups without a "part", as frameworks make them, into the output layer and hidden layers.
-
-    Parameters
-    ----------
-    groups : list of dict
-        New groups, whose "params" are parameters or pairs of name and parameter.
-    output : Module or parameters
-        The output layer.
-
-    Returns
-    -------
-    list of dict
-        Groups with a "part", which keep all other values of theirs. Hidden parameters with names are divided
-        by layers, those without stay together.
-    """
-    output_ids = _parameter_ids(_layers_of(output, "output"))
-    divided = []
-    for group in groups:
-        divided += _divide_group(group, output_ids)
-    if "output" not in {group["part"] for group in divided}:
-        raise ValueError("output= must be a part of the model, but none of its parameters is in the groups")
-    return divided
+    return ModuleLayer(layer_of_owner(name, owner), list(owner.parameters(recurse=False)))
 
 
 def _divide_group(group: NewGroup, output_ids: set[int]) -> list[NewGroup]:
@@ -367,12 +336,8 @@ def _check_no_own_matrix(model: nn.Module) -> None:
 def _shapes_of_matrices(layers: list[ModuleLayer]) -> list[torch.Size]:
     """Return the shapes (outputs, inputs, ...) of the first parameters of layers, if these are matrices."""
     first_params = [layer.params[0] for layer in layers if layer.params]
-    return [parameter.shape for parameter in first_params if _is_matrix(parameter)]
-
-
-def _is_matrix(parameter: Tensor) -> bool:
-    """Return whether a parameter has two dimensions or more; a lazy one has none yet."""
-    return not is_lazy(parameter) and parameter.dim() > 1
+    known_params = [parameter for parameter in first_params if not is_lazy(parameter)]
+    return [parameter.shape for parameter in known_params if parameter.dim() > 1]
 
 
 def _is_chain(layers: list[ModuleLayer]) -> bool:
@@ -456,7 +421,7 @@ def layers_of_module(module: nn.Module) -> list[ModuleLayer]:
     seen: set[int] = set()  # ids of the parameters of earlier layers
     layers: list[ModuleLayer] = []
     for full_name, owner in _owners(module):
-        name = _layer_name(full_name)
+        name = base_layer(full_name)
         params: list[Tensor] = list(owner.parameters(recurse=False))
         unseen_params = [parameter for parameter in params if id(parameter) not in seen]
         seen.update(map(id, params))
@@ -467,7 +432,7 @@ def layers_of_module(module: nn.Module) -> list[ModuleLayer]:
             layers[-1].params.extend(unseen_params)
         else:
             doubt = _doubt_about(owner, shares_parameters=len(unseen_params) < len(params))
-            layers.append(ModuleLayer(_layer_of_owner(full_name, owner), unseen_params, doubt))
+            layers.append(ModuleLayer(layer_of_owner(full_name, owner), unseen_params, doubt))
     return layers
 
 
@@ -478,22 +443,9 @@ def _doubt_about(owner: nn.Module, *, shares_parameters: bool) -> str:
     return "shares parameters" if shares_parameters else ""
 
 
-def _layer_name(name: str) -> str:
-    """Return the name of the layer of a module: that of the parametrised one for a parametrisation."""
-    levels = name.split(".")
-    if "parametrizations" in levels:
-        levels = levels[: levels.index("parametrizations")]
-    return ".".join(levels)
-
-
 def _layer_of_parameter(full_name: str) -> str:
     """Return the name of the layer of a parameter, empty for one of the whole model itself."""
-    return _layer_name(full_name.rpartition(".")[0])
-
-
-def _layer_of_owner(name: str, owner: nn.Module) -> str:
-    """Return the name of the layer of a module, or the module's class if it is the whole model."""
-    return _layer_name(name) or type(owner).__name__
+    return base_layer(full_name.rpartition(".")[0])
 
 
 def _groups_of(hidden: list[ModuleLayer], final: list[ModuleLayer]) -> list[NewGroup]:
@@ -504,13 +456,12 @@ def _groups_of(hidden: list[ModuleLayer], final: list[ModuleLayer]) -> list[NewG
     return groups
 
 
-def check_parts(groups: list[NewGroup]) -> list[NewGroup]:
-    """Return groups, refused unless each has a "part" that is 'hidden' or 'output'."""
+def check_parts(groups: list[NewGroup]) -> None:
+    """Refuse groups unless each has a "part" that is 'hidden' or 'output'."""
     for group in groups:
         part = group.get("part")
         if part not in ("hidden", "output"):
             raise ValueError(f"a group needs a \"part\", 'hidden' or 'output', got {shown(part)}: {ACCEPTED}")
-    return groups
 
 
 def parameters_of(params: object) -> list[Any]:

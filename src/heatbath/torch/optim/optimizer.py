@@ -22,10 +22,10 @@ from heatbath.methods import Method, coefficients, find_method
 from heatbath.methods.schedules import Value
 from heatbath.torch.optim import param_groups, seeds, sharding, simulated_tempering, stability, torch_step
 from heatbath.torch.optim import posterior as posteriors
-from heatbath.torch.optim.chains import with_chains_of_parameters, with_stacked_parameters
+from heatbath.torch.optim.chains import with_chains, with_stacked_parameters
 from heatbath.torch.optim.layers import CallOrder
 from heatbath.torch.optim.options import check_has_method, check_options
-from heatbath.torch.optim.param_groups import NewGroup, ParamGroup, PlainValues
+from heatbath.torch.optim.param_groups import NewGroup, ParamGroup
 from heatbath.torch.optim.posterior import LossPosterior
 from heatbath.torch.optim.sharding import WrapperShards
 from heatbath.torch.optim.state import HALF, NOT_READ, TENSORS, StepTensors, is_lazy
@@ -35,7 +35,6 @@ from heatbath.torch.optim.temperature import (
     Temperature,
     labels,
     mean_of_chains,
-    mean_temperature,
     part_and_name,
 )
 from heatbath.torch.optim.undo import Undo
@@ -152,12 +151,12 @@ class Partitioned(Optimizer):
 
         check_options(options)
         posteriors.check_posterior(posterior)
-        groups = with_chains_of_parameters(params)
+        groups = list(map(with_chains, params))
         if posterior is not None:
             groups = [check_has_method(group) for group in groups]
             methods = list(map(param_groups.method_of_new_group, groups))
             groups = posteriors.groups_with_posterior(posterior, groups, methods)
-        super().__init__(with_stacked_parameters(groups), options)
+        super().__init__(map(with_stacked_parameters, groups), options)
         stability.check_stable(self.param_groups)
 
     def sharded_by(self, wrapper: ZeroRedundancyOptimizer) -> None:
@@ -217,7 +216,7 @@ class Partitioned(Optimizer):
         RuntimeError
             If its parameters are sharded in a way that cannot be stepped; then the group isn't added.
         """
-        (new_group,) = with_stacked_parameters(with_chains_of_parameters([check_has_method(param_group)]))
+        new_group = with_stacked_parameters(with_chains(check_has_method(param_group)))
         if new_group.get("seed") is None:
             new_group = new_group | {"seed": self.defaults["seed"]}
         else:
@@ -225,7 +224,9 @@ class Partitioned(Optimizer):
         check_options(self.defaults | new_group)
         new_group |= param_groups.plain_values(new_group, new_group.get("lr", self.defaults["lr"]))
         if self.param_groups:
-            new_group |= self._values_of_earlier_groups()
+            first_group = param_groups.values_of(self.param_groups[0])
+            new_group |= {key: first_group[key] for key in NOISE_KEYS if key in first_group}
+            new_group["step"] = max(group["step"] for group in self.param_groups)
         simulated_tempering.check_same_ladder([*self.param_groups, cast(ParamGroup, new_group)])
         self._check_chain_count(new_group.get("chains"))
 
@@ -241,12 +242,6 @@ class Partitioned(Optimizer):
             raise
         self._original_ids += map(id, group["params"])
         self._parts = StepParts(self._wrapper, self._original_ids)
-
-    def _values_of_earlier_groups(self) -> PlainValues:
-        """Return what a new group has in common with those before it: steps, and a posterior's noise."""
-        first_group = param_groups.values_of(self.param_groups[0])
-        shared = {key: first_group[key] for key in NOISE_KEYS if key in first_group}
-        return shared | {"step": max(group["step"] for group in self.param_groups)}
 
     def _check_chain_count(self, count: int | None) -> None:
         """Refuse a new group with another number of chains than the first group."""
@@ -329,20 +324,16 @@ class Partitioned(Optimizer):
             self._optimizer_load_state_dict_pre_hooks = pre_hooks
             self._optimizer_load_state_dict_post_hooks = post_hooks
         for parameter, state in saved_states:
-            if parameter.dtype in HALF:
-                self._load_in_float32(parameter, state)
+            if parameter.dtype not in HALF:
+                continue
+            for name in state.keys() & TENSORS:
+                self.state[parameter][name] = state[name].to(parameter.device, torch.float32, copy=True)
 
         loaded_seeds = {group["seed"] for group in self.param_groups}
         if len(loaded_seeds) == 1:  # groups that are added later get it, too
             self.defaults |= {"seed": loaded_seeds.pop(), "agreed": self.param_groups[0]["agreed"]}
         for post_hook in post_hooks.values():
             post_hook(self)
-
-    def _load_in_float32(self, parameter: Tensor, state: StateDict) -> None:
-        """Copy the tensors of a saved state into the state of a parameter, in float32."""
-        for name in TENSORS:
-            if name in state:
-                self.state[parameter][name] = state[name].to(parameter.device, torch.float32, copy=True)
 
     def _match_states(self, state_dict: StateDict) -> list[tuple[Tensor, StateDict]]:
         """Return each parameter with its state in a saved state of the optimiser.
@@ -556,11 +547,8 @@ class Partitioned(Optimizer):
         """
         self._check_draws_noise()
         self._agree_on_seeds()
-        methods = []
-        for group in self.param_groups:
-            first_group = param_groups.group_of_chain(group, 0)
-            methods.append(param_groups.build_method(first_group))
-        posteriors.check_words(methods)
+        first_groups = [param_groups.group_of_chain(group, 0) for group in self.param_groups]
+        posteriors.check_words(map(param_groups.build_method, first_groups))
         drawn = posteriors.draw_variance(self.param_groups[0], residuals, weights)
         for group in self.param_groups:
             group["noise"] = list(drawn) if group["chains"] else drawn[0]
@@ -614,9 +602,10 @@ class Partitioned(Optimizer):
         dict of str to Temperature
             By the names of the parts.
         """
-        of_chains = [seen.temperatures(self.param_groups) for seen in self._observations_of(chain)]
-        parts = of_chains[0] if of_chains else {}
-        return {part: mean_temperature([temperatures[part] for temperatures in of_chains]) for part in parts}
+        observations = self._observations_of(chain)
+        kinetic = self._means("temperature", observations)
+        configurational = self._means("configurational", observations)
+        return {part: Temperature(*mean, configurational.get(part)) for part, mean in kinetic.items()}
 
     @property
     def diverged(self) -> dict[int, tuple[int, str]]:
@@ -633,7 +622,7 @@ class Partitioned(Optimizer):
 
         For `chain` see `temperature`.
         """
-        return self._means("friction", chain)
+        return self._means("friction", self._observations_of(chain))
 
     def gradient_noise(self, chain: int | None = None) -> dict[str, Estimate]:
         """Return the variance per parameter of the gradient noise that each adaptive part has found.
@@ -641,11 +630,11 @@ class Partitioned(Optimizer):
         In the limit of small stepsizes the mean of ξ is (h s² + σ²)/(2τ), with the friction of the map. For
         `chain` see `temperature`.
         """
-        return self._means("gradient noise", chain)
+        return self._means("gradient noise", self._observations_of(chain))
 
-    def _means(self, series: str, chain: int | None) -> dict[str, Estimate]:
+    def _means(self, series: str, observations: list[Observations]) -> dict[str, Estimate]:
         """Return the means of a series for every part, of a chain or over all."""
-        of_chains = [seen.means(series, self.param_groups) for seen in self._observations_of(chain)]
+        of_chains = [observed.means(series, self.param_groups) for observed in observations]
         parts = of_chains[0] if of_chains else {}
         return {part: mean_of_chains([means[part] for means in of_chains]) for part in parts}
 

@@ -5,6 +5,12 @@ from __future__ import annotations
 from heatbath._internal.checks import shown, whole
 from heatbath.torch.optim.param_groups import NewGroup, PlainValues
 
+REPLACED = {"frequency": "epsilon", "damping": "sigma"}  # coefficients, and those they take the place of
+UNSUPPORTED = {  # options of torch's optimisers, with the reason
+    "capturable": "a step reads numbers on the host, which a graph cannot capture",
+    "differentiable": "steps change parameters in place",
+}
+
 
 def check_has_method(group: NewGroup) -> NewGroup:
     """Return a new group unchanged, if it is a dict with a method; refuse anything else."""
@@ -43,9 +49,6 @@ def check_options(options: PlainValues) -> None:
         raise TypeError(f"maximize must be True or False, got {shown(options['maximize'])}")
     if options["fused"] and options["foreach"]:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together: leave foreach out")
-    if options["capturable"]:
-        raise ValueError(
-            "capturable=True is not supported: a step reads numbers on the host, which a graph cannot capture"
-        )
-    if options["differentiable"]:
-        raise ValueError("differentiable=True is not supported: steps change parameters in place")
+    for name, reason in UNSUPPORTED.items():
+        if options[name]:
+            raise ValueError(f"{name}=True is not supported: {reason}")

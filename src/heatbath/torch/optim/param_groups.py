@@ -173,14 +173,17 @@ def plain_values(group: NewGroup, lr: object) -> PlainValues:
             f"{method!r}: an optimiser needs {method.thermal}, such as {method.thermal}=1e-5, or posterior="
         )
 
-    all_coefficients = {"lr": coefficient("lr", _stepsize_number(lr), NON_NEGATIVE)}
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError(f"lr must be a number or a tensor of one element, got {shown(lr)}")
+    stepsize = lr.item() if isinstance(lr, Tensor) else lr
+    all_coefficients = {"lr": coefficient("lr", stepsize, NON_NEGATIVE)}
     all_coefficients |= {name: getattr(method, name) for name in coefficients(method_type)}
     values: PlainValues = {"method": method_type.__name__, "schedules": {}, "step": 0, "previous": None}
     for name, value in all_coefficients.items():
         _check_is_single(name, value)
         if isinstance(value, (Schedule, SimulatedTempering)):
             values["schedules"][name] = to_plain(value)
-        values[name] = _value_at_start(value)
+        values[name] = value.ladder[0] if isinstance(value, SimulatedTempering) else at(value, 0)
     if isinstance(lr, Tensor):
         values["lr"] = lr  # the tensor itself: schedulers of torch write into it
 
@@ -189,22 +192,6 @@ def plain_values(group: NewGroup, lr: object) -> PlainValues:
     if tempering_ladder(cast(ParamGroup, values)):
         values["rung"] = 0
     return values
-
-
-def _value_at_start(value: Any) -> Any:
-    """Return a coefficient at step 0: with simulated tempering the temperature of the first rung."""
-    if isinstance(value, SimulatedTempering):
-        return value.ladder[0]
-    return at(value, 0)
-
-
-def _stepsize_number(lr: object) -> object:
-    """Return the number in a stepsize that is a tensor, and any other stepsize as it is."""
-    if not isinstance(lr, Tensor):
-        return lr
-    if lr.numel() != 1:
-        raise ValueError(f"lr must be a number or a tensor of one element, got {shown(lr)}")
-    return lr.item()
 
 
 def fill_missing_keys(group: ParamGroup) -> None:

@@ -33,7 +33,6 @@ multiplied by n/n', momenta by sqrt(n/n'), so that p/sqrt(τ) stays, and adaptiv
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
@@ -45,6 +44,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heatbath._internal.checks import POSITIVE, choice, is_real, real, shown, store, whole
+from heatbath._internal.warnings import warn
 from heatbath.methods import Method, coefficients, names, posterior
 from heatbath.methods.partition import Part, Partition
 from heatbath.methods.schedules import scaled
@@ -221,7 +221,10 @@ def groups_with_posterior(
     Partition(dict(enumerate(methods)), 1.0, posterior.values)  # refuses other temperatures and priors
     if posterior.samples_noise:
         check_words(methods)
-    layers_of_groups = list(map(_layers_of_group, groups))
+    layers_of_groups: list[list[ModuleLayer]] = []
+    for group in groups:
+        layers = group.get("layers") or [ModuleLayer("", param_groups.listed(group["params"]))]
+        layers_of_groups.append(layers)
     priors = iter(_priors_of_layers(posterior, list(chain.from_iterable(layers_of_groups))))
 
     settled = []
@@ -230,11 +233,6 @@ def groups_with_posterior(
         priors_of_group = [next(priors) for _ in layers]
         settled += _settle_group(posterior, index, group, method, layers, priors_of_group)
     return settled
-
-
-def _layers_of_group(group: NewGroup) -> list[ModuleLayer]:
-    """Return the "layers" of a new group, or all of its parameters as one layer."""
-    return group.get("layers") or [ModuleLayer("", param_groups.listed(group["params"]))]
 
 
 def _priors_of_layers(posterior: LossPosterior, layers: list[ModuleLayer]) -> list[float]:
@@ -286,33 +284,27 @@ def _settle_group(
         layers_of_piece = [layers_by_key[key] for key in piece.layers]
         params = [parameter for layer in layers_of_piece for parameter in layer.params]
         settled = kept | {"params": params, "method": piece.method}
-        settled |= _keys_of_examples(posterior) | _keys_of_noise(posterior)
+        settled |= _values_of_posterior(posterior)
         if len(pieces) > 1:
             settled.setdefault("name", layers_of_piece[0].name)
         groups.append(settled)
     return groups
 
 
-def _keys_of_examples(posterior: LossPosterior) -> dict[str, float]:
-    """Return what a group needs to follow a change of n: "n", and nτ as "heat". It is empty for a sum.
+def _values_of_posterior(posterior: LossPosterior) -> PlainValues:
+    """Return the values of a group that `set_examples_of_group` and `draw_variance` change.
 
-    The sum of a loss over all examples would itself change with n.
+    The number of examples and the heat are left out for the sum of a loss, which is no mean over examples;
+    those of the noise, where it isn't drawn.
     """
-    if posterior.reduction == "sum":
-        return {}
-    return {"n": posterior.n, "heat": posterior.temperature * posterior.scale}
-
-
-def _keys_of_noise(posterior: LossPosterior) -> PlainValues:
-    """Return what a group needs to sample the noise: its variance, its law, and the number of draws.
-
-    It is empty for a posterior that does not sample the noise.
-    """
-    if not posterior.samples_noise:
-        return {}
-    law = law_of_variance(posterior.residuals, posterior.temperature, np.array([posterior.variance]))
-    draws = NoiseLaw(posterior.residuals, law.shape, float(law.scale[0]), law.factor)
-    return {"noise": posterior.variance, "draws": list(draws), "drawn": 0}
+    values: PlainValues = {}
+    if posterior.reduction == "mean":
+        values |= {"n": posterior.n, "heat": posterior.temperature * posterior.scale}
+    if posterior.samples_noise:
+        law = law_of_variance(posterior.residuals, posterior.temperature, np.array([posterior.variance]))
+        draws = NoiseLaw(posterior.residuals, law.shape, float(law.scale[0]), law.factor)
+        values |= {"noise": posterior.variance, "draws": list(draws), "drawn": 0}
+    return values
 
 
 def set_examples_of_group(group: ParamGroup, n: float) -> float:
@@ -363,11 +355,9 @@ def set_examples_of_group(group: ParamGroup, n: float) -> float:
 def warn_if_never_drawn(group: ParamGroup) -> None:
     """Warn once, at step `STEPS_WITHOUT_DRAW`, if a noise that is to be sampled was never drawn."""
     if group.get("drawn") == 0 and group["step"] == STEPS_WITHOUT_DRAW:
-        warnings.warn(
+        warn(
             f"the noise is to be sampled, but was not drawn in {STEPS_WITHOUT_DRAW} steps: call "
-            "optimizer.draw_noise(residuals) from time to time, or give the posterior a number as noise=",
-            RuntimeWarning,
-            stacklevel=2,
+            "optimizer.draw_noise(residuals) from time to time, or give the posterior a number as noise="
         )
 
 
@@ -401,7 +391,13 @@ def draw_variance(
     """
     law = NoiseLaw(*group["draws"])
     count, squares = _sum_squares(group, residuals, weights)
-    _check_residual_count(law, count, ROUNDING_OF_COUNTS if weights is None else ROUNDING)
+    tolerance = ROUNDING_OF_COUNTS if weights is None else ROUNDING
+    if abs(count - law.residuals) > tolerance * law.residuals:
+        raise ValueError(
+            f"residuals of all {law.residuals:.10g} targets of the training examples are needed, got "
+            f"{count:.10g}: give those of several batches one after the other, such as (model(x) - y for "
+            "x, y in loader); where examples have weights, n is their sum and they are given as weights="
+        )
     is_finite = np.isfinite(squares)
     if not is_finite.any():
         sums = squares if group["chains"] else squares[0]
@@ -413,16 +409,6 @@ def draw_variance(
     if group["chains"]:
         variances = np.where(is_finite, variances, group["noise"])
     return [float(variance) for variance in variances]
-
-
-def _check_residual_count(law: NoiseLaw, count: float, tolerance: float) -> None:
-    """Refuse a number of residuals that differs from that of a law by more than a relative tolerance."""
-    if abs(count - law.residuals) > tolerance * law.residuals:
-        raise ValueError(
-            f"residuals of all {law.residuals:.10g} targets of the training examples are needed, got "
-            f"{count:.10g}: give those of several batches one after the other, such as (model(x) - y for "
-            "x, y in loader); where examples have weights, n is their sum and they are given as weights="
-        )
 
 
 def _sum_squares(

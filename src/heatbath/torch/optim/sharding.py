@@ -167,17 +167,10 @@ def local_part_of_gradient(parameter: Any, gradient: Any) -> Tensor:
 
 def add_over_processes(sums: Tensor, shards: Sequence[Shard | None]) -> Tensor:
     """Add sums over shards up, in place, over the processes that have the other shards; return them."""
-    for group in _process_groups(shards):
+    divided = [shard for shard in shards if shard is not None and shard.groups]
+    for group in divided[0].groups if divided else ():  # all have the same groups
         dist.all_reduce(sums, group=group)
     return sums
-
-
-def _process_groups(shards: Sequence[Shard | None]) -> tuple[Any, ...]:
-    """Return the process groups of sharded parameters, which all have the same (see `check_one_mesh`)."""
-    for shard in shards:
-        if shard is not None and shard.groups:
-            return shard.groups
-    return ()
 
 
 def complete_sums(sums: Sequence[Sequence[Tensor]], shards: Sequence[Sequence[Shard | None]]) -> list[float]:
@@ -249,7 +242,9 @@ class WrapperShards:
             If the groups have other parameters than the wrapper's, chains, or DTensors.
         """
         all_params = [set(group["params"]) for group in self.wrapper.param_groups]
-        if not _has_groups_of(all_params, groups):
+        pairs = list(zip(all_params, groups, strict=False))
+        has_same_groups = all(params.issuperset(group["params"]) for params, group in pairs)
+        if len(all_params) != len(groups) or not has_same_groups:
             raise RuntimeError(
                 "the parts must be the groups of the ZeroRedundancyOptimizer, and are others: give it a "
                 'group for each part, such as {"params": ..., "method": ...} for Partitioned, or '
@@ -285,13 +280,6 @@ class WrapperShards:
             empty.grad = torch.zeros_like(empty)
             self.stand_ins[parameter] = empty, {"step": 0 if self.stepped else steps}
         return self.stand_ins[parameter]
-
-
-def _has_groups_of(all_params: list[set[Tensor]], groups: Sequence[ParamGroup]) -> bool:
-    """Return whether each group has parameters of the set at its position alone, and each set a group."""
-    if len(all_params) != len(groups):
-        return False
-    return all(params.issuperset(group["params"]) for params, group in zip(all_params, groups, strict=True))
 
 
 def check_not_replaced(original_ids: list[int], parameters: list[Tensor]) -> None:

@@ -14,7 +14,6 @@ from torch import Tensor
 from heatbath._internal.checks import is_real, shown
 from heatbath.engine.program import TEMPER
 from heatbath.methods.letters import temper
-from heatbath.methods.schedules import SimulatedTempering
 from heatbath.reference import random
 from heatbath.torch.optim.param_groups import ParamGroup, chain_count, group_of_chain, tempering_ladder
 from heatbath.torch.optim.step_parts import StepPart
@@ -30,6 +29,9 @@ class Move(NamedTuple):
 def propose_and_accept(parts: list[StepPart], loss: object) -> Move | None:
     """Propose a tempering move, if one is due in this step, and accept it or not; nothing is changed.
 
+    It is the neighbouring rung in each chain, accepted with the probability of its potential: the loss of all
+    data plus the Gaussian prior of all groups.
+
     Parameters
     ----------
     parts : list of StepPart
@@ -41,62 +43,35 @@ def propose_and_accept(parts: list[StepPart], loss: object) -> Move | None:
     Returns
     -------
     Move or None
-        None if no move is due, or if no part is tempered.
+        The new rung of each chain, which may be the present one, and the factor on its momenta; None if no
+        move is due, or if no part is tempered.
     """
+    ladder = None
     for part in parts:
         ladder = tempering_ladder(part.group)
-        if ladder is None:
-            continue
-        offset = next(stage.offset for stage in part.program.stages if stage.kind == TEMPER)
-        losses = _losses_of_chains(loss, chain_count(part.group))
-        step = part.group["step"] + offset
-        if step == 0 or step % ladder.every:
-            return None
-        groups = [tempered.group for tempered in parts]
-        return _move_at_step(step, ladder, part.group, groups, losses)
-    return None
+        if ladder is not None:
+            break
+    if ladder is None:
+        return None
 
+    group = part.group
+    offset = next(stage.offset for stage in part.program.stages if stage.kind == TEMPER)
+    count = chain_count(group)
+    losses = _losses_of_chains(loss, count)
+    step = group["step"] + offset
+    if step == 0 or step % ladder.every:
+        return None
 
-def _move_at_step(
-    step: int,
-    ladder: SimulatedTempering,
-    group: ParamGroup,
-    groups: Sequence[ParamGroup],
-    losses: NDArray[np.float64],
-) -> Move:
-    """Propose the neighbouring rung in each chain, and accept it with the probability of its potential.
-
-    The potential is the loss of all data plus the Gaussian prior of all groups.
-
-    Parameters
-    ----------
-    step : int
-        Address of the random numbers.
-    ladder : SimulatedTempering
-        Temperatures and weights of the rungs.
-    group : ParamGroup
-        A group on the ladder, for the present rungs and the address of the random numbers.
-    groups : sequence of ParamGroup
-        All groups.
-    losses : array, (chains,)
-        Losses of all data.
-
-    Returns
-    -------
-    Move
-        The new rung of each chain, which may be the present one, and the factor on its momenta.
-    """
-    chain_count = len(losses)
     potentials = -losses if group["maximize"] else losses
-    for prior_group in groups:
+    for prior_group in [prior_part.group for prior_part in parts]:
         half_decay = float(prior_group.get("weight_decay", 0.0)) / 2
         for parameter in prior_group["params"]:
-            squares = parameter.detach().double().square().reshape(chain_count, -1).sum(dim=1)
+            squares = parameter.detach().double().square().reshape(count, -1).sum(dim=1)
             potentials = potentials + half_decay * squares.cpu().numpy()
 
-    chain_numbers = np.arange(group["chain"], group["chain"] + chain_count)
+    chain_numbers = np.arange(group["chain"], group["chain"] + count)
     side, chance = random.uniforms(group["seed"], random.TEMPERING, 0, chain_numbers, step, 0, 2).T
-    present_rungs = np.array([group_of_chain(group, k)["rung"] for k in range(chain_count)])
+    present_rungs = np.array([group_of_chain(group, k)["rung"] for k in range(count)])
     temperatures = np.array(ladder.ladder)
     weights = np.array(ladder.weights)
     new_rungs, factors = temper(present_rungs, potentials, side, chance, temperatures, weights)

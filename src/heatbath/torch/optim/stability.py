@@ -7,12 +7,11 @@ swings ever more widely, whatever the model does.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 
 from torch import Tensor
 
-from heatbath._internal.warnings import UnstableThermostatWarning
+from heatbath._internal.warnings import UnstableThermostatWarning, warn
 from heatbath.methods import Method
 from heatbath.torch.optim import param_groups
 from heatbath.torch.optim.param_groups import ParamGroup
@@ -40,10 +39,9 @@ def warn_if_unstable(group: ParamGroup, method: Method) -> bool:
     """
     text = _describe_instability(group, method)
     if text:
-        warnings.warn(
+        warn(
             f"thermostats must have lr times frequency below 2, and at step {group['step']} {text}: {REMEDY}",
             UnstableThermostatWarning,
-            stacklevel=2,
         )
     return bool(text)
 

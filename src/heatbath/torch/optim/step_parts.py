@@ -270,7 +270,18 @@ class StepParts:
             prepare_state(parameter, state, keeps_second=keeps_second)
 
             if not units or per_tensor:
-                units.append(_new_unit(group, group_program, i))
+                unit = StepTensors(
+                    group_program.program,
+                    group_program.coefficients,
+                    _friction_at(group, i, group_program.program),
+                    param_groups.root_of_temperature(group),
+                    group["seed"],
+                    group["step"],
+                    chain_number=group["chain"],
+                    chain_count=param_groups.chain_count(group),
+                    index=i,
+                )
+                units.append(unit)
             units[-1].add(parameter, state, self._first_elements[index][i], shard)
         return units
 
@@ -308,21 +319,21 @@ class StepParts:
             parameters = [parameter for group in groups for parameter in group["params"]]
             sharding.check_not_replaced(self.original_ids, parameters)
 
-        shards_of_groups = [self._shards_of(groups, index) for index in range(len(groups))]
+        shards_of_groups: list[list[Shard | None]] = []
+        for index, group in enumerate(groups):
+            if self.wrapper is None:
+                shards = list(map(sharding.shard_of, group["params"]))
+            else:
+                in_this_process = set(group["params"])
+                members = self.wrapper.members(index)
+                shards = [self.wrapper.shard_of(p, p in in_this_process) for p in members]
+            shards_of_groups.append(shards)
         is_sharded = sharding.check_one_mesh([shard for shards in shards_of_groups for shard in shards])
         if is_sharded and any(map(param_groups.tempering_ladder, groups)):
             raise RuntimeError(
                 "simulated tempering of sharded parameters is not supported: use another schedule"
             )
         return shards_of_groups
-
-    def _shards_of(self, groups: Sequence[ParamGroup], index: int) -> list[Shard | None]:
-        """Return the blocks of a group's parameters in this process, None for those that are whole here."""
-        params = groups[index]["params"]
-        if self.wrapper is None:
-            return list(map(sharding.shard_of, params))
-        in_this_process = set(params)
-        return [self.wrapper.shard_of(p, p in in_this_process) for p in self.wrapper.members(index)]
 
     def run_stage(self, parts: list[StepPart], stage: int, draw: torch_step.DrawNormals) -> None:
         """Run the passes of a stage on all parts, in place, in compiled code where that is possible.
@@ -379,21 +390,6 @@ def _checked_method(group: ParamGroup) -> Method:
     """Return the method of a group (of one chain), whose values and coefficients are checked."""
     param_groups.check_group(group)
     return param_groups.build_method(group)
-
-
-def _new_unit(group: ParamGroup, group_program: GroupProgram, i: int) -> StepTensors:
-    """Return a unit of a group's first chain without tensors, whose first one will be parameter `i`."""
-    return StepTensors(
-        group_program.program,
-        group_program.coefficients,
-        _friction_at(group, i, group_program.program),
-        param_groups.root_of_temperature(group),
-        group["seed"],
-        group["step"],
-        chain_number=group["chain"],
-        chain_count=group["chains"] or 1,
-        index=i,
-    )
 
 
 def _friction_at(group: ParamGroup, i: int, program: StepProgram) -> float:
@@ -458,20 +454,13 @@ def check_closure(parts: list[StepPart], closure: object) -> None:
         If parts move with several gradients per step, or with tempering, and there is no closure; or if a
         word of several gradients is not shared by all parts.
     """
-    gradient_count = 1
-    is_tempered = False
-    moves = False
-    for part in parts:
-        gradient_count = max(gradient_count, part.program.gradients)
-        is_tempered = is_tempered or part.program.is_tempered
-        moves = moves or bool(part.group["lr"] != 0)
-
+    gradient_count = max([1, *[part.program.gradients for part in parts]])
     feature = ""
     if gradient_count > 1:
         feature = f"a word that needs {gradient_count} gradients per step"
-    elif is_tempered:
+    elif any([part.program.is_tempered for part in parts]):
         feature = "simulated tempering"
-    if feature and moves and closure is None:
+    if feature and closure is None and any([part.group["lr"] != 0 for part in parts]):
         raise RuntimeError(
             f"{feature} needs step(closure), with a function that clears the gradients, computes the loss, "
             "calls backward() and returns the loss"

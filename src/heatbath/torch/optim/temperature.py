@@ -141,12 +141,6 @@ class Observations:
             step_count, friction_sum = self.fixed_friction.get(index, (0, 0.0))
             self.fixed_friction[index] = step_count + 1, friction_sum + friction
 
-    def temperatures(self, groups: Sequence[ParamGroup]) -> dict[str, Temperature]:
-        """Return the temperatures of the parts whose p·p is read, by their labels."""
-        configurational = self.means("configurational", groups)
-        kinetic = self.means("temperature", groups)
-        return {part: Temperature(*mean, configurational.get(part)) for part, mean in kinetic.items()}
-
     def means(self, series: str, groups: Sequence[ParamGroup]) -> dict[str, Estimate]:
         """Return the means of a series, by the labels of the parts that have it; an unknown error is inf."""
         means = {}
@@ -188,30 +182,17 @@ def mean_of_chains(estimates: list[Estimate]) -> Estimate:
     return Estimate(mean, error)
 
 
-def mean_temperature(temperatures: list[Temperature]) -> Temperature:
-    """Return the mean of the temperatures of independent chains."""
-    kinetic = mean_of_chains([Estimate(of_chain.value, of_chain.error) for of_chain in temperatures])
-    measured = [of_chain.configurational for of_chain in temperatures if of_chain.configurational is not None]
-    configurational = mean_of_chains(measured) if measured else None
-    return Temperature(kinetic.value, kinetic.error, configurational)
-
-
 def labels(groups: Sequence[ParamGroup]) -> list[str]:
     """Return a unique label for each group, the shortest that tells all groups apart.
 
     Labels are the groups' names, parts or positions; or else "part: name"; or else these with the position.
     """
     names = [str(group.get("name", group.get("part", i))) for i, group in enumerate(groups)]
-    if _are_unique(names):
-        return names
     full_names = [part_and_name(group) or str(i) for i, group in enumerate(groups)]
-    if _are_unique(full_names):
-        return full_names
+    for candidates in (names, full_names):
+        if len(set(candidates)) == len(candidates):
+            return candidates
     return [f"{full_name} ({i})" for i, full_name in enumerate(full_names)]
-
-
-def _are_unique(names: list[str]) -> bool:
-    return len(set(names)) == len(names)
 
 
 def part_and_name(group: ParamGroup) -> str:

@@ -7,23 +7,20 @@ its own statistics need one more pass over training data.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from heatbath._internal.warnings import StaleStatisticsWarning
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from heatbath._internal.warnings import StaleStatisticsWarning, warn
 from heatbath.torch.data import iterate_inputs
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-    from torch.nn.modules.batchnorm import _NormBase
+from heatbath.torch.prediction.states import single_module
 
 
 def find_norms(model: nn.Module) -> dict[str, _NormBase]:
     """Return the submodules that keep running statistics, by name: batch and instance norms."""
-    from torch.nn.modules.batchnorm import _NormBase
-
     norms: dict[str, _NormBase] = {}
     for name, module in model.named_modules():
         if not isinstance(module, _NormBase):
@@ -61,8 +58,6 @@ def renew_statistics(model: nn.Module, batches: object) -> None:
     >>> bool(torch.allclose(model[1].running_mean, model[0](x).mean(0)))
     True
     """
-    import torch
-
     norms = find_norms(model)
     if not norms:
         return
@@ -118,19 +113,19 @@ def warn_of_stale_statistics(model: nn.Module, samples: object) -> None:
     """Warn if samples were taken in training mode and their batch-norm statistics were not renewed."""
     stale_steps = getattr(samples, "stale", [])
     if stale_steps and isinstance(samples, Sized):
-        warnings.warn(
+        warn(
             f"{len(stale_steps)} of {len(samples)} samples of {type(model).__name__} have batch-norm "
             "statistics that are running means over steps of training, not their own: renew them with "
             "training data, as in samples.renew(loader)",
             StaleStatisticsWarning,
-            stacklevel=3,
         )
 
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Put a model in evaluation mode; restore the mode of every submodule when the block ends."""
-    modes = [(module, module.training) for module in model.modules()]
+    modules = [*model.modules(), *single_module(model).modules()]
+    modes = [(module, module.training) for module in modules]
     try:
         model.eval()
         yield

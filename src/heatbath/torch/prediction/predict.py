@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from heatbath._internal.checks import NON_NEGATIVE, choice, real, shown
+from heatbath._internal.warnings import warn
 from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS, Task
 from heatbath.prediction.ensemble_average import Average, Prediction
 from heatbath.torch.data import is_loader, iterate_inputs
+from heatbath.torch.optim.chains import Chains
 from heatbath.torch.prediction.batchnorm import evaluation_mode, warn_of_stale_statistics
 from heatbath.torch.prediction.states import (
     State,
@@ -24,11 +27,6 @@ from heatbath.torch.prediction.states import (
     single_module,
     single_states,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from heatbath.torch.optim.chains import Chains
 
 
 def predict(
@@ -91,8 +89,6 @@ def predict(
     >>> prediction.mean.shape, prediction.sd.shape
     (torch.Size([5, 1]), torch.Size([5, 1]))
     """
-    import torch
-
     check_module(model)
     choice("task", task, tuple(TASKS))
     if noise is not None and task != "regression":
@@ -190,11 +186,9 @@ def _finite_states(chains: Chains, samples: Iterable[State]) -> Iterator[dict[st
         raise ValueError(
             "all chains have diverged: there are no finite samples; choose a smaller stepsize (lr)"
         )
-    warnings.warn(
+    warn(
         f"{state_count - finite_count} of {state_count} states of the chains are not finite, and are left "
-        "out: some chains have diverged",
-        RuntimeWarning,
-        stacklevel=3,
+        "out: some chains have diverged"
     )
 
 
@@ -212,8 +206,6 @@ def _predict_batch(
 
 def _concatenate(field: tuple[Floats | None, ...]) -> Any:
     """Return one field of the predictions of all batches as a tensor; None where batches have none."""
-    import torch
-
     arrays = [array for array in field if array is not None]
     if not arrays:
         return None
@@ -222,8 +214,6 @@ def _concatenate(field: tuple[Floats | None, ...]) -> Any:
 
 def _sample_outputs(model: nn.Module, state: State, inputs: object, task: Task) -> Floats:
     """Return the probabilities, values or rates of a model in a state, in evaluation mode."""
-    import torch
-
     with evaluation_mode(model), torch.no_grad():
         tensors = _complete_state(model, state)
         output = torch.func.functional_call(model, tensors, (inputs,), tie_weights=False)
@@ -312,8 +302,6 @@ def _decode_output(output: object, task: Task) -> Floats:
     ValueError
         If it doesn't have two columns or more for "classes".
     """
-    import torch
-
     if not isinstance(output, torch.Tensor) or not output.is_floating_point() or not output.ndim:
         got = type(output).__name__
         if isinstance(output, torch.Tensor):

@@ -11,9 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor, nn
+
 from heatbath._internal.arviz import for_arviz
 from heatbath._internal.atomic_write import PART, Content, create, write
 from heatbath._internal.checks import shown, whole
+from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import Task
 from heatbath.methods.schedules import Cycle
 from heatbath.torch.prediction.batchnorm import (
@@ -22,6 +28,7 @@ from heatbath.torch.prediction.batchnorm import (
     has_training_norms,
     renew_statistics,
 )
+from heatbath.torch.prediction.predict import outputs
 from heatbath.torch.prediction.states import (
     Fingerprint,
     check_module,
@@ -38,10 +45,6 @@ from heatbath.torch.prediction.states import (
 
 if TYPE_CHECKING:
     import arviz
-    import xarray as xr
-    from torch import Tensor, nn
-
-    from heatbath.datasets.problem import Floats
 
 SETTINGS = "samples.json"  # file in a folder of samples: the settings and the model's tensors
 RENEWED = "renewed.json"  # file beside it: the steps of samples with renewed batch-norm statistics
@@ -194,12 +197,10 @@ class Samples:
 
         The fingerprints of frozen parameters are recorded instead, so that a later change shows.
         """
-        from torch.nn import Parameter
-
         state: dict[str, Tensor] = {}
         copies: dict[int, Tensor] = {}  # by the id of the tensor
         for name, tensor in self._model_tensors().items():
-            moves = tensor.requires_grad or not isinstance(tensor, Parameter)  # buffers always move
+            moves = tensor.requires_grad or not isinstance(tensor, nn.Parameter)  # buffers always move
             if moves and id(tensor) not in copies:
                 copies[id(tensor)] = gather_tensor(tensor).to("cpu", copy=True)
             if moves:
@@ -223,10 +224,8 @@ class Samples:
         if not self._frozen:
             return {}
         tensors = self._model_tensors()
-        changed = []
-        for name, recorded in self._frozen.items():
-            if not has_fingerprint(tensors[name], recorded):
-                changed.append(name)
+        frozen = self._frozen.items()
+        changed = [name for name, recorded in frozen if not has_fingerprint(tensors[name], recorded)]
         if changed:
             raise ValueError(
                 "the samples don't contain what was frozen when they were taken, and that has changed in the "
@@ -291,18 +290,14 @@ class Samples:
         for step in self.stale:
             state = _load(self._stored[step])
             statistics = self._renewed_statistics(module, frozen | state, batches)
-            self._replace(step, state | statistics)
+            stored = self._stored[step]
+            if isinstance(stored, Path):
+                write(stored, partial(_save, state | statistics))
+            else:
+                self._stored[step] = state | statistics
             self._renewed.add(step)
             if self.folder is not None:
                 write(self.folder / RENEWED, json.dumps(sorted(self._renewed)))
-
-    def _replace(self, step: int, state: dict[str, Tensor]) -> None:
-        """Store another state in place of the sample at a step, in memory or in its file."""
-        stored = self._stored[step]
-        if isinstance(stored, Path):
-            write(stored, partial(_save, state))
-        else:
-            self._stored[step] = state
 
     def _renewed_statistics(
         self, module: nn.Module, state: dict[str, Tensor], batches: object
@@ -318,8 +313,6 @@ class Samples:
         batches
             Training data, as in `renew`.
         """
-        import torch
-
         if not is_chains(self.model):
             return _statistics_of_state(module, state, batches)
 
@@ -353,8 +346,6 @@ class Samples:
             chains of `heatbath.torch.Chains` are chains, without those that are not finite; other models have
             one chain.
         """
-        from heatbath.torch.prediction.predict import outputs
-
         predictions = outputs(self.model, self, x, task=task)
         states = dict(zip(self.steps, self, strict=True))
         return for_arviz({"posterior": samples_dataset(self.model, states, predictions, parameters)})
@@ -384,21 +375,20 @@ class Samples:
         self._renewed = _read_renewed(folder)
 
     def _write(self, folder: Path, state: dict[str, Tensor]) -> Path:
-        """Write a sample to a new file, and return its path."""
-        self._claim_folder(folder)
+        """Write a sample to a new file, and return its path.
+
+        The first one writes the settings to a new folder; a folder with other settings is refused.
+        """
+        if (folder / SETTINGS).exists():
+            self._adopt_folder(folder)
+        else:
+            content = self._settings | {"tensors": self._tensor_descriptions()}
+            if self._frozen:
+                content["frozen"] = self._frozen
+            _create(folder / SETTINGS, json.dumps(content, indent=1))
         path = folder / f"{PREFIX}{self.step:012d}.pt"
         _create(path, partial(_save, state))
         return path
-
-    def _claim_folder(self, folder: Path) -> None:
-        """Write the settings to a new folder; refuse one with other settings."""
-        if (folder / SETTINGS).exists():
-            self._adopt_folder(folder)
-            return
-        content = self._settings | {"tensors": self._tensor_descriptions()}
-        if self._frozen:
-            content["frozen"] = self._frozen
-        _create(folder / SETTINGS, json.dumps(content, indent=1))
 
     def _adopt_folder(self, folder: Path) -> None:
         """Add the fingerprints of frozen parameters in a folder to those of this object.
@@ -451,9 +441,6 @@ def samples_dataset(
         `prediction`, (chain, draw, point, ..., output), and each parameter, (chain, draw, ...). Chains keep
         their numbers, and draws are labelled by the steps.
     """
-    import numpy as np
-    import xarray as xr
-
     alive = np.isfinite(predictions.reshape(len(predictions), -1)).all(axis=1)
     if not alive.any():
         raise ValueError("all chains have diverged: there are no finite samples; choose a smaller stepsize")
@@ -474,8 +461,6 @@ def samples_dataset(
 
 def _stack_parameter(name: str, states: Sequence[Mapping[str, Tensor]]) -> Floats:
     """Return the parameter with this name in the states of all chains, (chains, ...)."""
-    import numpy as np
-
     return np.stack([state[name].double().numpy() for state in states])
 
 
@@ -557,8 +542,6 @@ def _read_renewed(folder: Path) -> set[int]:
 
 def _load(stored: dict[str, Tensor] | Path) -> dict[str, Tensor]:
     """Return a sample without frozen parameters, from memory or from its file."""
-    import torch
-
     if not isinstance(stored, Path):
         return stored
     state: dict[str, Tensor] = torch.load(stored, map_location="cpu", weights_only=True)
@@ -567,8 +550,6 @@ def _load(stored: dict[str, Tensor] | Path) -> dict[str, Tensor]:
 
 def _save(state: dict[str, Tensor], file: IO[bytes]) -> None:
     """Write a state to an open file."""
-    import torch
-
     torch.save(state, file)
 
 

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
+import torch
+from torch import Tensor, nn
+
 from heatbath._internal.checks import shown
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
     from heatbath.torch.optim.chains import Chains
 
 State: TypeAlias = Mapping[str, object]  # of a module by name: tensors, and what get_extra_state returned
@@ -37,8 +38,6 @@ def fingerprint(value: Tensor) -> Fingerprint:
     Both are computed in double precision, but the sum of integers in 64-bit integers. Real and imaginary
     parts of a complex tensor count as elements. A tensor without elements has 0 and 0.
     """
-    import torch
-
     tensor = gather_tensor(value)
     if not tensor.numel():
         return Fingerprint(0.0, 0.0)
@@ -64,8 +63,6 @@ def has_fingerprint(value: Tensor, recorded: Fingerprint) -> bool:
 
 def check_module(model: object) -> None:
     """Refuse what is not a torch module."""
-    from torch import nn
-
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch module, got {shown(model)}")
 
@@ -90,8 +87,6 @@ def single_states(model: nn.Module, sample: State) -> Iterable[Mapping[str, Any]
 
 def select_tensors(state: State) -> dict[str, Tensor]:
     """Return parameters and buffers of a state by name, without extra state and without other objects."""
-    from torch import Tensor
-
     tensors: dict[str, Tensor] = {}
     for name, value in state.items():
         _, _, last_part = name.rpartition(".")

@@ -11,7 +11,7 @@ posterior of the same few of them, as if they were all.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from heatbath.torch.data import (
     Data,
-    check_batch,
     is_pair,
+    iterate_batches,
     iterate_chunks,
     preserve_random_state,
     seed_generators,
@@ -97,9 +97,7 @@ class ChainBatches:
             yield from iterate_chunks(self.data)
             return
         with preserve_random_state(self.data):
-            for batch in self.data:
-                x, y = check_batch(batch)
-                yield x.to(self.device), y.to(self.device)
+            yield from iterate_batches(self.data, self.device)
 
     def at_step(self, step: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of a step: (chains, examples, ...) with separate batches."""
@@ -112,10 +110,7 @@ class ChainBatches:
 
         first_number = step * self.chains
         pairs = [self._read_batch(first_number + turn) for turn in range(self.chains)]
-        turns = assign_turns(step, self.chains, self.batches_per_epoch)
-        return torch.stack([pairs[turn][0] for turn in turns]), torch.stack(
-            [pairs[turn][1] for turn in turns]
-        )
+        return stack_in_turns(pairs, step, self.batches_per_epoch)
 
     def _rows(self, chain: int, step: int) -> Tensor:
         """Return the indices of the examples that a chain sees at a step."""
@@ -156,21 +151,25 @@ class ChainBatches:
         """Yield the complete batches of an epoch, in an order that depends on seed and epoch only."""
         with preserve_random_state(self.data):  # the loader draws its order when asked for the first batch
             seed_generators(self.seed, epoch, self.data)
-            batches = iter(self.data)
-            batch = next(batches, None)
-        while batch is not None:
-            x, y = check_batch(batch)
-            if len(x) == self.batch:
-                yield x.to(self.device), y.to(self.device)
-            batch = next(batches, None)
+            batches = iterate_batches(self.data, self.device)
+            pair = next(batches, None)
+        while pair is not None:
+            if len(pair[0]) == self.batch:
+                yield pair
+            pair = next(batches, None)
 
 
-def assign_turns(step: int, chains: int, batches_per_epoch: int) -> list[int]:
-    """Return for each chain which of the batches that a loader gives at a step it takes.
+def stack_in_turns(
+    pairs: Sequence[tuple[Tensor, Tensor]], step: int, batches_per_epoch: int
+) -> tuple[Tensor, Tensor]:
+    """Return the batches that a loader gives at a step, stacked in the order in which chains take them.
 
     After batches_per_epoch / gcd(chains, batches_per_epoch) steps the same batches come in the same order
     again, and then each chain takes the turn of the next one.
     """
+    chains = len(pairs)
     steps_per_shift = batches_per_epoch // math.gcd(chains, batches_per_epoch)
     shift = step // steps_per_shift
-    return [(chain + shift) % chains for chain in range(chains)]
+    pairs_of_chains = [pairs[(chain + shift) % chains] for chain in range(chains)]
+    inputs, targets = zip(*pairs_of_chains, strict=True)
+    return torch.stack(inputs), torch.stack(targets)

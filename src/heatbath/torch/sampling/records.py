@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets.problem import Floats
-from heatbath.diagnostics import statistics
-from heatbath.diagnostics.convergence_check import RULE, Convergence, convergence_of, has_converged
+from heatbath.diagnostics import convergence_check, statistics
+from heatbath.diagnostics.convergence_check import Convergence, convergence_of, has_converged
 from heatbath.diagnostics.statistics import Estimate
-from heatbath.torch.diagnostics import FEWEST_SAMPLES
 from heatbath.training.stepsize import is_surely_off
 
 BURN_IN_SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the steps, tried in this order; the last needs no reason
@@ -64,7 +63,7 @@ class Diagnosis(NamedTuple):
         By the worst R-hat, short runs would always lose half of their samples: on small tables that made the
         log score of their averages up to 4 % worse.
         """
-        return self.convergence is not None and self.convergence.rhat <= RULE.rhat
+        return self.convergence is not None and self.convergence.rhat <= convergence_check.RULE.rhat
 
     @property
     def has_converged(self) -> bool:
@@ -121,7 +120,7 @@ def _find_alive(records: Sequence[SampleRecord], chains: int) -> NDArray[np.bool
 
 def _measure_convergence(records: Sequence[SampleRecord], alive: NDArray[np.bool_]) -> Convergence | None:
     """Return R-hat and effective sample size over the probe examples; None with too little to tell."""
-    if len(records) < FEWEST_SAMPLES or np.count_nonzero(alive) < 2:
+    if len(records) < convergence_check.FEWEST_SAMPLES or np.count_nonzero(alive) < 2:
         return None
     outputs = np.stack([record.outputs for record in records], axis=1)
     return convergence_of(outputs[alive])

@@ -90,9 +90,7 @@ class Report:
         names = tuple(map(str, range(class_count)))
         averaged_forecast = Forecast(task, names, labels, averaged_rows)
         single_forecast = Forecast(task, names, labels, single_rows)
-        averaged_scores = metrics.log_scores(averaged_forecast.mean, averaged_forecast.labels)
-        single_scores = metrics.log_scores(single_forecast.mean, single_forecast.labels)
-        return cls._compare(averaged_forecast, single_forecast, averaged_scores - single_scores)
+        return cls._compare(averaged_forecast, single_forecast)
 
     @classmethod
     def of_values(
@@ -127,21 +125,16 @@ class Report:
         single_noise = None if noise is None else np.array([noise.single])
         averaged_forecast = _forecast_values(task, targets, networks, sampled_noise)
         single_forecast = _forecast_values(task, targets, single_network, single_noise)
-        difference = _example_losses(averaged_forecast) - _example_losses(single_forecast)
-        return cls._compare(averaged_forecast, single_forecast, difference)
+        return cls._compare(averaged_forecast, single_forecast)
 
     @classmethod
-    def _compare(cls, averaged: Forecast, single: Forecast, difference: Floats) -> Report:
-        """Return the report of two forecasts; warn if the averaged one is worse by more than chance.
+    def _compare(cls, averaged: Forecast, single: Forecast) -> Report:
+        """Return the report of two forecasts of the same examples.
 
-        Parameters
-        ----------
-        averaged, single
-            Forecasts for the same examples.
-        difference
-            Log score of the averaged forecast minus that of the single one, (examples,); lower is better.
+        A warning says if the averaged one is worse by more than chance.
         """
         forecasts = {"averaged": averaged, "single": single}
+        difference = _example_losses(averaged) - _example_losses(single)  # lower is better
         report = cls(forecasts, measure(averaged), measure(single), student(difference))
         if report.difference.low > 0:
             warn(
@@ -244,7 +237,9 @@ def _forecast_values(task: Task, targets: Floats, networks: Floats, noise: Float
 
 
 def _example_losses(forecast: Forecast) -> Floats:
-    """Return -log density of each example; half its squared error where no law is known."""
+    """Return the log score of each example; half its squared error where no law is known."""
+    if TASKS[forecast.task].classes:
+        return metrics.log_scores(forecast.mean, forecast.labels)
     if forecast.log_density is None:
         return metrics.losses(forecast.task, forecast.mean, forecast.y)
     losses = -forecast.log_density.sum(axis=1)

@@ -51,7 +51,7 @@ from heatbath.diagnostics.convergence_check import RULE, Convergence
 from heatbath.diagnostics.statistics import Estimate
 from heatbath.prediction import Prediction
 from heatbath.runs.progress import Progress
-from heatbath.torch.data import Data, LossFunction, is_pair, model_device
+from heatbath.torch.data import Data, LossFunction, find_data_problems, is_pair, model_device
 from heatbath.torch.optim import seeds
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.prediction.predict import outputs, predict
@@ -69,7 +69,6 @@ from heatbath.torch.sampling.settings import (
     Prior,
     SamplerSettings,
     data_checksum,
-    find_data_problems,
     find_loss_problems,
     find_model_problems,
     find_posterior_problems,
@@ -562,11 +561,8 @@ class Sampler:
 
     def _mean_noise(self, diagnosis: Diagnosis) -> float | None:
         """Return the mean variance of the data over samples and living chains; None without a regression."""
-        if self.settings.loss != "mse_loss":
-            return None
-        if self.settings.noise != "sampled":
-            return float(self.settings.noise) ** 2
-        return float(np.mean(self._noise_samples(diagnosis)[diagnosis.alive]))
+        noise = self._noise_variances(diagnosis, diagnosis.alive)
+        return None if noise is None else float(np.mean(noise.sampled))
 
     def _noise_samples(self, diagnosis: Diagnosis) -> Floats:
         """Return the sampled variances of the data after the burn-in, (chains, samples)."""
@@ -803,7 +799,9 @@ class Sampler:
             settings = SamplerSettings.from_plain(content["settings"])
             checksum = str(content["data"])
             single = _copy_with_tensors(model, tensors)
-            function = _known_loss(settings, loss)
+            function = loss or _missing_loss
+            if settings.loss in TASK_OF_LOSS:
+                function = partial(mean_loss, settings.task)
             if data is not None and function is _missing_loss:
                 raise ValueError("its loss was a function: give it as loss=")
             batches = None
@@ -867,12 +865,11 @@ def _run_length(steps: int | None, seconds: float | None, checks: ArgumentChecks
     """
     if steps is not None and seconds is not None:
         checks.problems.append("steps and seconds: give one of them, or none")
-    length: tuple[str, float] = ("auto", LENGTH.steps)
-    if steps is not None:
-        length = ("steps", checks.run(whole, "steps", steps, low=1))
     if seconds is not None:
-        length = ("seconds", checks.run(real, "seconds", seconds, accepted=POSITIVE))
-    return length
+        return "seconds", checks.run(real, "seconds", seconds, accepted=POSITIVE)
+    if steps is not None:
+        return "steps", checks.run(whole, "steps", steps, low=1)
+    return "auto", LENGTH.steps
 
 
 def _batch_size(data: Data, batch: int | None) -> int | None:
@@ -911,16 +908,6 @@ def _matching_batches(
     return batches
 
 
-def _known_loss(settings: SamplerSettings, loss: LossFunction | None) -> LossFunction:
-    """Return the loss of a sampler from a file: the named one of torch, or else the one that the user gives.
-
-    Without either it is `_missing_loss`.
-    """
-    if settings.loss in TASK_OF_LOSS:
-        return partial(mean_loss, settings.task)
-    return _missing_loss if loss is None else loss
-
-
 def _missing_loss(*_: object) -> Tensor:
     """Refuse to compute a loss, for a sampler from a file whose loss was a function."""
     raise ValueError("the loss of this sampler was a function, and is not in its file: load with loss=")
@@ -929,10 +916,8 @@ def _missing_loss(*_: object) -> Tensor:
 def _copy_with_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     """Return a copy of a module in evaluation mode, with the tensors of the single module in a file."""
     single = deepcopy(model).eval()
-    state: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if name.startswith(SINGLE):
-            state[name.removeprefix(SINGLE)] = tensor
+    names = [name for name in tensors if name.startswith(SINGLE)]
+    state = {name.removeprefix(SINGLE): tensors[name] for name in names}
     has_extra_state = any(name.endswith(EXTRA_STATE) for name in single.state_dict())  # it is not in files
     single.load_state_dict(state, strict=not has_extra_state)
     return single

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from heatbath._internal.checks import choice, shown
 from heatbath.datasets.tasks import TASKS, Task
+from heatbath.models.likelihood import GRADIENT_COST
 from heatbath.torch.data import (
     CHUNK_SIZE,
-    LOADER,
     TASK_LOSSES,
     LossFunction,
     find_loss_problem,
@@ -112,31 +112,6 @@ def find_loss_problems(loss: object, task: object) -> list[str]:
     return checks.problems
 
 
-def find_data_problems(data: object, batch: object) -> list[str]:
-    """Return why training data, or the batch size given with them, are not accepted; [] if both are.
-
-    Parameters
-    ----------
-    data
-        Tensors (x, y), or a loader.
-    batch
-        Number of examples that a chain sees at a step, which only tensors take; None for the default.
-    """
-    if is_pair(data):
-        x, y = data
-        if len(x) == len(y) and len(x) > 0:
-            return []
-        return [
-            f"data must have at least one example, and as many targets as inputs; got {len(x)} inputs and "
-            f"{len(y)} targets"
-        ]
-    if not is_loader(data, repeatable=True):
-        return [f"data must be tensors (x, y), or {LOADER}; got {shown(data)}"]
-    if batch is not None:
-        return [f"batch applies to tensors, and a loader has its own batches; got {shown(batch)}"]
-    return []
-
-
 def find_posterior_problems(loss: str, prior: object, noise: object, temperature: object) -> list[str]:
     """Return why prior, noise or temperature are not accepted with a loss; [] if all are."""
     checks = ArgumentChecks()
@@ -193,8 +168,9 @@ class SamplerSettings:
     @cached_property
     def posterior(self) -> LossPosterior:
         """Posterior that is sampled."""
+        loss: Any = self.loss
         return LossPosterior(
-            self.loss,  # type: ignore[arg-type]
+            loss,
             self.n,
             self.prior,
             self.noise,
@@ -206,8 +182,7 @@ class SamplerSettings:
     @cached_property
     def steps_per_draw(self) -> int:
         """Steps between two draws of the noise, each of which needs the outputs for all examples once."""
-        passes_per_step = 3  # a forward pass, and a backward pass that takes twice as long
-        steps = math.ceil(self.n / self.batch / (passes_per_step * NOISE_SHARE))
+        steps = math.ceil(self.n / self.batch / (GRADIENT_COST * NOISE_SHARE))
         return max(FEWEST_STEPS_PER_DRAW, steps)
 
     def to_plain(self) -> dict[str, Any]:
@@ -268,7 +243,10 @@ def inspect_data(
     x, y = next(iter(data.iterate_all()))
     outputs, problem = try_model(model, x, any_shape=True)
     if outputs is not None and named:
-        problem = _row_problem(task, outputs, y)
+        rows, row_targets = align_shapes(task, outputs, y)
+        problem = find_target_problem(task, rows, row_targets)
+        if not problem and len(rows) != len(row_targets):
+            problem = f"each of the {len(rows)} rows of outputs needs a target, got {len(row_targets)}"
     if outputs is not None and not problem:
         problem = find_loss_problem(loss, outputs, y)
     if problem:
@@ -282,15 +260,6 @@ def inspect_data(
         return properties
     target_variance, residual_variance = regression_variances(model, data)
     return properties._replace(target_variance=target_variance, residual_variance=residual_variance)
-
-
-def _row_problem(task: Task, outputs: Tensor, targets: Tensor) -> str:
-    """Return why targets don't fit the rows of a model's outputs; "" if they do."""
-    rows, row_targets = align_shapes(task, outputs, targets)
-    problem = find_target_problem(task, rows, row_targets)
-    if not problem and len(rows) != len(row_targets):
-        return f"each of the {len(rows)} rows of outputs needs a target, got {len(row_targets)}"
-    return problem
 
 
 @torch.no_grad()

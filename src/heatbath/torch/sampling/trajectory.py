@@ -22,6 +22,7 @@ from heatbath.diagnostics.statistics import Estimate
 from heatbath.torch.data import LossFunction, is_pair
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.classes import Langevin
+from heatbath.torch.optim.stability import not_frozen
 from heatbath.torch.optim.state import TENSORS
 from heatbath.torch.optim.temperature import labels
 from heatbath.torch.prediction.samples import Samples
@@ -137,9 +138,9 @@ class Trajectory:
         if len(steps) < len(self.records):
             self.records = merge_dropped(self.records, steps)
         if steps and steps[-1] == self.step:
-            self.records[self.step] = SampleRecord(
-                self._probe_outputs(), self._temperature_ratios(), self._current_noise()
-            )
+            noise = np.array(self.optimizer.noise if self._draws_noise else [])
+            temperatures = self._temperature_ratios()
+            self.records[self.step] = SampleRecord(self._probe_outputs(), temperatures, noise)
             self.optimizer.forget_past()
 
     @torch.no_grad()
@@ -165,12 +166,6 @@ class Trajectory:
                     pair = np.array([kinetic.mean, configurational.mean])
                     ratios[index, :, chain] = pair / float(group["tau"])
         return ratios
-
-    def _current_noise(self) -> Floats:
-        """Return the variance of the data as last drawn, (chains,); empty where it is not sampled."""
-        if not self._draws_noise:
-            return np.array([])
-        return np.array(self.optimizer.noise)
 
     def last_temperatures(self) -> dict[str, float]:
         """Return the kinetic temperatures over τ at the last sample, by part; {} without a sample."""
@@ -208,11 +203,8 @@ class Trajectory:
 
     def _part_sizes(self) -> list[int]:
         """Return how many parameters of all chains each part moves."""
-        sizes = []
-        for group in self.optimizer.param_groups:
-            moving = [p.numel() for p in group["params"] if p.requires_grad]
-            sizes.append(sum(moving))
-        return sizes
+        groups = self.optimizer.param_groups
+        return [sum(p.numel() for p in not_frozen(group["params"])) for group in groups]
 
     # Files
 

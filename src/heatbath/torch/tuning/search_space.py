@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -16,33 +15,28 @@ from heatbath.methods.presets import PRESETS
 from heatbath.methods.ranges import Between, between
 from heatbath.torch.optim import classes
 from heatbath.torch.optim.optimizer import Partitioned
+from heatbath.torch.optim.options import REPLACED
 from heatbath.torch.optim.param_groups import tempering_ladder
-from heatbath.tuning.search_space import Family, call_of
+from heatbath.tuning.search_space import Family, call_of, repeated_names
 
 Make: TypeAlias = Callable[..., Optimizer]
 Methods: TypeAlias = str | Make | Sequence[str | Make] | Mapping[str | Make, Mapping[str, Any]]
 
 TEMPERATURES = ("tau", "tau_output")  # arguments that a posterior sets instead
 GIVEN_BY_TUNE = ("model", "params", "hidden", "output", "seed")  # arguments that users can't set here
-ALTERNATIVES = {"frequency": "epsilon", "damping": "sigma"}  # arguments, and those that they replace
 # Ranges that differ from those for dense networks in the engine: more friction for hidden layers, as the
 # gradient noise of deeper models heats more, and fewer coefficients, as steps cost more
+ADAPTIVE = {
+    "lr": between(0.05, 0.5),
+    "tau": between(1e-6, 1e-3),
+    "sigma": between(1e-3, 0.05),
+    "epsilon": between(0.01, 1.0),
+}
 SEARCHED: dict[str, dict[str, Between]] = {
-    "AdLaLa": {
-        "lr": between(0.05, 0.5),
-        "tau": between(1e-6, 1e-3),
-        "sigma": between(1e-3, 0.05),
-        "epsilon": between(0.01, 1.0),
-        "gamma": between(0.03, 30.0),
-    },
+    "AdLaLa": ADAPTIVE | {"gamma": between(0.03, 30.0)},
     "LOL": {"lr": between(0.05, 0.5), "gamma": between(0.03, 3.0), "tau": between(1e-7, 1e-3)},
     "LaLa": {"lr": between(0.05, 0.5), "gamma": between(0.03, 10.0), "tau": between(1e-7, 1e-3)},
-    "AdLAdL": {
-        "lr": between(0.05, 0.5),
-        "tau": between(1e-6, 1e-3),
-        "sigma": between(1e-3, 0.05),
-        "epsilon": between(0.01, 1.0),
-    },
+    "AdLAdL": ADAPTIVE,
 }
 
 
@@ -60,29 +54,24 @@ def families(methods: Methods, model: nn.Module, seed: int) -> tuple[list[Family
     """
     searched: list[Family] = []
     problems: list[str] = []
-    methods_with_arguments = _pair_with_arguments(methods)
+    methods_with_arguments: list[tuple[object, Any]] = []
+    if isinstance(methods, Mapping):
+        methods_with_arguments += methods.items()
+    else:
+        listed = methods if isinstance(methods, (list, tuple)) else [methods]
+        methods_with_arguments += [(method, {}) for method in listed]
     for method, arguments in methods_with_arguments:
         try:
             searched.append(_make_family(method, arguments, model, seed))
         except (TypeError, ValueError, RuntimeError) as error:
             problems.append(str(error))
 
-    name_counts = Counter(family.name for family in searched)
-    repeated_names = sorted(name for name, count in name_counts.items() if count > 1)
-    if repeated_names:
-        problems.append(f"each method needs its own name, and there are several {', '.join(repeated_names)}")
+    repeated = repeated_names(searched)
+    if repeated:
+        problems.append(f"each method needs its own name, and there are several {', '.join(repeated)}")
     if not methods_with_arguments:
         problems.append("at least one method is needed, got none")
     return searched, problems
-
-
-def _pair_with_arguments(methods: Methods) -> list[tuple[object, Mapping[str, Any]]]:
-    """Return each method with the user's keyword arguments for it; `methods` are as in `tune`."""
-    if isinstance(methods, Mapping):
-        return list(methods.items())
-    if isinstance(methods, (list, tuple)):
-        return [(method, {}) for method in methods]
-    return [(methods, {})]
 
 
 class _Maker(NamedTuple):
@@ -94,8 +83,8 @@ class _Maker(NamedTuple):
         Name of the method.
     make
         Function that makes an optimiser.
-    arguments
-        The user's keyword arguments: ranges are searched, and other values kept.
+    fixed, ranges
+        The user's keyword arguments that are not searched, and those that are.
     seed
         Seed for optimisers of heatbath, otherwise None.
     takes_parameters
@@ -104,19 +93,10 @@ class _Maker(NamedTuple):
 
     name: str
     make: Make
-    arguments: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    ranges: Mapping[str, Between]
     seed: int | None
     takes_parameters: bool
-
-    @property
-    def fixed(self) -> dict[str, Any]:
-        """Arguments of the user that are not searched."""
-        return {key: choice for key, choice in self.arguments.items() if not isinstance(choice, Between)}
-
-    @property
-    def ranges(self) -> dict[str, Between]:
-        """Ranges of the user, which are searched."""
-        return {key: choice for key, choice in self.arguments.items() if isinstance(choice, Between)}
 
     def optimizer_function(self, searched_values: Mapping[str, float]) -> Make:
         """Return a function of a model that makes the optimiser with these values."""
@@ -162,17 +142,14 @@ def _make_family(method: object, arguments: object, model: nn.Module, seed: int)
     if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
         raise TypeError(f"{name}: a dict of keyword arguments is needed, got {shown(arguments)}")
 
-    if _is_of_heatbath(name, make):
-        return _make_heatbath_family(_Maker(name, make, arguments, seed, takes_parameters=False), model)
-    takes_parameters = isinstance(make, type) and issubclass(make, Optimizer)
-    maker = _Maker(name, make, arguments, None, takes_parameters)
-    return _checked_family(maker.family(usual_ranges={}), model)
-
-
-def _is_of_heatbath(name: str, make: object) -> bool:
-    """Return whether a function that makes optimisers is heatbath's class with this name."""
+    ranges = {key: choice for key, choice in arguments.items() if isinstance(choice, Between)}
+    fixed = {key: choice for key, choice in arguments.items() if key not in ranges}
     has_known_name = name in PRESETS or name in known_methods()
-    return has_known_name and make is classes.__getattr__(name)
+    if has_known_name and make is classes.__getattr__(name):
+        return _make_heatbath_family(_Maker(name, make, fixed, ranges, seed, takes_parameters=False), model)
+    takes_parameters = isinstance(make, type) and issubclass(make, Optimizer)
+    maker = _Maker(name, make, fixed, ranges, None, takes_parameters)
+    return _checked_family(maker.family(usual_ranges={}), model)
 
 
 def _make_heatbath_family(maker: _Maker, model: nn.Module) -> Family:
@@ -180,14 +157,15 @@ def _make_heatbath_family(maker: _Maker, model: nn.Module) -> Family:
 
     Temperatures among these are left out where a posterior sets them.
     """
-    reserved = [key for key in maker.arguments if key in GIVEN_BY_TUNE]
+    arguments = {**maker.fixed, **maker.ranges}
+    reserved = [key for key in arguments if key in GIVEN_BY_TUNE]
     if reserved:
         raise ValueError(
             f"{maker.name}: {', '.join(reserved)} cannot be given here: tune a function that makes the "
             "optimiser"
         )
 
-    usual_ranges = _usual_ranges(maker.name, maker.arguments)
+    usual_ranges = _usual_ranges(maker.name, arguments)
     without_temperatures = {key: usual_ranges[key] for key in usual_ranges if key not in TEMPERATURES}
     try:
         return _checked_family(maker.family(usual_ranges), model)
@@ -202,15 +180,11 @@ def _usual_ranges(name: str, arguments: Mapping[str, Any]) -> dict[str, Between]
 
     `arguments` are those the user has given: they, and those that they replace, are left out.
     """
-    ranges: dict[str, Between] = {}
-    if name in SEARCHED:
-        ranges |= SEARCHED[name]
-    else:
-        for key, searched in known_methods()[name].searched.items():
-            torch_key = "lr" if key == "h" else key
-            ranges[torch_key] = searched
-
-    replaced = {ALTERNATIVES.get(key) for key in arguments}
+    ranges = SEARCHED.get(name)
+    if ranges is None:
+        ranges_of_engine = known_methods()[name].searched
+        ranges = {"lr" if key == "h" else key: searched for key, searched in ranges_of_engine.items()}
+    replaced = {REPLACED.get(key) for key in arguments}
     left_out = replaced.union(arguments)
     return {key: searched for key, searched in ranges.items() if key not in left_out}
 

@@ -267,7 +267,9 @@ def _search(trainer: ModuleTrainer, searched: list[Family], counts: list[int]) -
     halving = SuccessiveHalving(trainer, searched, trainer.steps, by)
     is_finished = True
     try:
-        _run_rounds(halving, counts, trainer.seed)
+        for number, count in enumerate(counts):
+            candidates = propose_candidates(number, counts, searched, halving.trials, by, trainer.seed)
+            halving.run_round(candidates, count)
         halving.run_finalists(1, RUNGS)
     except KeyboardInterrupt:
         is_finished = False
@@ -279,15 +281,6 @@ def _search(trainer: ModuleTrainer, searched: list[Family], counts: list[int]) -
     result = TunedModels(halving.families, trials, by, trained, finished=is_finished)
     check_outcome(result, trainer.steps, "lr")
     return result
-
-
-def _run_rounds(halving: SuccessiveHalving, counts: list[int], seed: int) -> None:
-    """Train the candidates of all rounds; `counts` are as in `_search`, and the seed places candidates."""
-    for round_number, count in enumerate(counts):
-        candidates: list[Candidate] = []
-        for family in halving.families:
-            candidates += propose_candidates(round_number, counts, family, halving.trials, halving.by, seed)
-        halving.run_round(candidates, count)
 
 
 def _end_early(trainer: ModuleTrainer, halving: SuccessiveHalving) -> None:
@@ -585,13 +578,7 @@ class ModuleTrainer:
         if not example_count:
             raise ValueError("tune: there are no validation data: the loader for validation has no batches")
         loss, accuracy, single_loss, single_accuracy = (score_sums / example_count).tolist()
-        return Trial(
-            candidate,
-            loss=loss,
-            accuracy=accuracy,
-            single_loss=single_loss,
-            single_accuracy=single_accuracy,
-        )
+        return Trial(candidate, 0, 0, loss, accuracy, single_loss, single_accuracy)
 
     def _batch_scores(self, trained: Trained, inputs: Tensor, targets: Tensor) -> Floats:
         """Return mean loss and accuracy of the averaged prediction for a batch, and of single samples.
@@ -627,15 +614,15 @@ class ModuleTrainer:
         predictions
             Predictions of each sample, (samples, examples, outputs).
         """
+        example_count = predictions.shape[1]
         output_count = predictions.shape[-1]
+        needed_shape = (example_count, output_count)
+        has_unknown_class = False
         if TASKS[self.task].classes:
-            column_count = 1
+            needed_shape = (example_count, 1)
             class_count = max(2, output_count)  # the outputs for two classes may be a single one
-            are_accepted = bool(np.isin(y, range(class_count)).all())
-        else:
-            column_count = output_count
-            are_accepted = True
-        if y.shape != (predictions.shape[1], column_count) or not are_accepted:
+            has_unknown_class = not np.isin(y, range(class_count)).all()
+        if y.shape != needed_shape or has_unknown_class:
             raise ValueError(
                 f"tune: validation targets of shape {tuple(targets.shape)}, from {y.min():g} to {y.max():g}, "
                 f"do not go with {self.task!r} and outputs of shape {predictions.shape[1:]}"
