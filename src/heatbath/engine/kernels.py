@@ -667,12 +667,29 @@ def _read_momenta(tensors: Any, index: Any, noise: Any, coefficients: Any, total
     return fma(p, p, total)
 
 
-_kick_and_read = _make_move(kick=True, noisy=False, reads=True)
-_kick_noise_and_read = _make_move(kick=True, noisy=True, reads=True)
-_noise_and_read = _make_move(kick=False, noisy=True, reads=True)
-_kick = _make_move(kick=True, noisy=False, reads=False)
-_kick_and_noise = _make_move(kick=True, noisy=True, reads=False)
-_noise = _make_move(kick=False, noisy=True, reads=False)
+def _make_moves(reads: bool) -> Any:
+    """Return a compiled function that applies a `MoveRow` to a span in place, with its kick and its noise.
+
+    With `reads` it also writes partial sums of p·p, as in `_over_range`.
+    """
+    kick = _make_move(kick=True, noisy=False, reads=reads)
+    kick_and_noise = _make_move(kick=True, noisy=True, reads=reads)
+    noise = _make_move(kick=False, noisy=True, reads=reads)
+
+    @compiled
+    def apply(layout, move, tensors, z, span, coefficients, sums):
+        """Apply the move; the arguments are those of `_apply_move`."""
+        if not move.noisy:
+            kick(layout, tensors, z, span, coefficients, sums)
+        elif move.kicked:
+            kick_and_noise(layout, tensors, z, span, coefficients, sums)
+        else:
+            noise(layout, tensors, z, span, coefficients, sums)
+
+    return apply
+
+
+_move, _move_and_read = _make_moves(reads=False), _make_moves(reads=True)
 _descend, _descend_with_noise = _make_descent(noisy=False), _make_descent(noisy=True)
 _adam, _read = _over_range(_update_adam), _over_range(_read_momenta, reads=True)
 
@@ -701,26 +718,8 @@ def _apply_move(layout, move, tensors, z, span, coefficients, sums):
         _descend(layout, tensors, z, span, coefficients, sums)
     elif move.read_point > 0:
         _move_and_read(layout, move, tensors, z, span, coefficients, sums)
-    elif not move.noisy:
-        _kick(layout, tensors, z, span, coefficients, sums)
-    elif move.kicked:
-        _kick_and_noise(layout, tensors, z, span, coefficients, sums)
     else:
-        _noise(layout, tensors, z, span, coefficients, sums)
-
-
-@compiled
-def _move_and_read(layout, move, tensors, z, span, coefficients, sums):
-    """Apply a `MoveRow` that reads p·p to the parameters of a span in place, and write partial sums of p·p.
-
-    The arguments are those of `_apply_move`.
-    """
-    if not move.noisy:
-        _kick_and_read(layout, tensors, z, span, coefficients, sums)
-    elif move.kicked:
-        _kick_noise_and_read(layout, tensors, z, span, coefficients, sums)
-    else:
-        _noise_and_read(layout, tensors, z, span, coefficients, sums)
+        _move(layout, move, tensors, z, span, coefficients, sums)
 
 
 @compiled
