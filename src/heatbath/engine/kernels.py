@@ -861,6 +861,15 @@ def uniform(word):
 
 
 @compiled
+def fill_words_of_chain(seed, stream_slot, chain, step, tile, count, scratch):
+    """Write the random words of the first `count` elements of a tile of one chain to `scratch.words`."""
+    scratch.chain_number[0] = chain
+    fill_words(
+        Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot, step, tile, count
+    )  # fmt: skip
+
+
+@compiled
 def _normal_radius(word):
     """Return √(-2 log u) for a random word: Box and Muller make two normal numbers of it and an angle."""
     return math.sqrt(-2.0 * math.log(uniform(word)))
@@ -874,13 +883,8 @@ def _draw_normal(seed, stream_slot, chain, step, element, scratch):
     words of the element's tile are written. A word of one row and that of the next row in the same place make
     two normal numbers, one for each of the two rows.
     """
-    tile = element // TILE
     row = element % TILE // ROW
-    scratch.chain_number[0] = chain
-    fill_words(
-        Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot, step, tile, TILE
-    )  # fmt: skip
-
+    fill_words_of_chain(seed, stream_slot, chain, step, element // TILE, TILE, scratch)
     even_row = row // 2 * 2
     word_index = even_row * ROW + element % ROW
     radius = _normal_radius(scratch.words[word_index])
@@ -994,9 +998,7 @@ def draw_gamma(shape, seed, stream_slot, chain, step, scratch):
     v = 0.0
     for i in range(ATTEMPTS):
         x = _draw_normal(seed, stream_slot, chain, step, i, scratch)
-        fill_words(
-            Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot + 1, step, 0, ATTEMPTS
-        )  # fmt: skip
+        fill_words_of_chain(seed, stream_slot + 1, chain, step, 0, ATTEMPTS, scratch)
         v = (1.0 + c * x) ** 3
         if _is_gamma_accepted(uniform(scratch.words[i]), x, v, d):
             break

@@ -44,6 +44,7 @@ from heatbath.engine.kernels import (
     apply_segment,
     change_of_friction,
     draw_gamma,
+    fill_words_of_chain,
     fluctuate,
     fold_operations,
     operation_of,
@@ -53,10 +54,9 @@ from heatbath.engine.kernels import (
     sum_squares,
     uniform,
 )
-from heatbath.engine.layouts import Alone, aligned_address, chains_in, reserve, round_up
+from heatbath.engine.layouts import aligned_address, chains_in, reserve, round_up
 from heatbath.engine.pointers import row_reader
 from heatbath.engine.program import EVALUATE, FRICTION, MOVE_ON_LADDER, SEGMENT, Control
-from heatbath.engine.random import fill_words
 from heatbath.engine.records import Group, take_notes
 from heatbath.engine.simd import (
     BYTES,
@@ -817,10 +817,7 @@ def _propose_rung(rung, potential, ladder, seed, chain, step, scratch):
     seed, chain, step : the address of the random numbers
     scratch : `Scratch`, memory to work in
     """
-    scratch.chain_number[0] = chain
-    fill_words(
-        Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, TEMPERING << SLOT_BITS, step, 0, 2
-    )  # fmt: skip
+    fill_words_of_chain(seed, TEMPERING << SLOT_BITS, chain, step, 0, 2, scratch)
     goes_down = uniform(scratch.words[0]) < 0.5
     chance = uniform(scratch.words[1])
     proposed = rung - 1 if goes_down else rung + 1

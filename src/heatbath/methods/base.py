@@ -363,27 +363,22 @@ def _is_seen_at_kick(kind: Any, word: str) -> bool:
     return gradients(substeps) == 1 and rotate(substeps).seen == "kick"
 
 
+@lru_cache
 def names(kind: Any) -> tuple[str, ...]:
     """Return the names of all fields of a method (a class), in order."""
-    return _names(kind)[0]
-
-
-def coefficients(kind: Any) -> tuple[str, ...]:
-    """Return the names of the coefficients of a method (a class): fields that may change with the step."""
-    return _names(kind)[1]
-
-
-def choices(kind: Any) -> tuple[str, ...]:
-    """Return the names of the other fields of a method (a class), which stay fixed during a run."""
-    return _names(kind)[2]
+    return tuple(f.name for f in fields(kind))
 
 
 @lru_cache
-def _names(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the names of all fields, of the coefficients, and of the fields that stay fixed."""
-    varies = {f.name: bool(f.metadata.get("varies")) for f in fields(kind)}
-    coefficients = tuple(name for name, varying in varies.items() if varying)
-    return tuple(varies), coefficients, tuple(name for name in varies if name not in coefficients)
+def coefficients(kind: Any) -> tuple[str, ...]:
+    """Return the names of the coefficients of a method (a class): fields that may change with the step."""
+    return tuple(f.name for f in fields(kind) if f.metadata.get("varies"))
+
+
+@lru_cache
+def choices(kind: Any) -> tuple[str, ...]:
+    """Return the names of the other fields of a method (a class), which stay fixed during a run."""
+    return tuple(name for name in names(kind) if name not in coefficients(kind))
 
 
 def describe(kind: type[Method]) -> dict[str, Argument]:
@@ -565,17 +560,14 @@ def _lowering_problems(kind: type[Method], letter: str, meaning: Letter) -> list
     kicks = not lowered.isdisjoint(operations.DESCENDING)
     needs_noise = not lowered.isdisjoint(operations.ALWAYS_DRAWING)
     needs_friction = not lowered.isdisjoint(operations.WITH_FRICTION)
-    if meaning.moves != moves:
-        problems.append(f"letter {letter!r}: moves is not what its operations do")
-    if meaning.kicks != kicks:
-        problems.append(f"letter {letter!r}: kicks is not what its operations do")
-    if needs_noise and not meaning.draws:
-        problems.append(f"letter {letter!r} needs noise: draws=True")
-    if operations.ADAM in lowered and not kind.keeps_second:
-        problems.append(f"letter {letter!r} needs a second moment: keeps_second = True")
-    if needs_friction and not _thermostat(kind):
-        problems.append(f"letter {letter!r} needs a ξ: thermostat = 'part' or 'tensor'")
-    return problems
+    is_wrong = {
+        ": moves is not what its operations do": meaning.moves != moves,
+        ": kicks is not what its operations do": meaning.kicks != kicks,
+        " needs noise: draws=True": needs_noise and not meaning.draws,
+        " needs a second moment: keeps_second = True": operations.ADAM in lowered and not kind.keeps_second,
+        " needs a ξ: thermostat = 'part' or 'tensor'": needs_friction and not _thermostat(kind),
+    }
+    return problems + [f"letter {letter!r}{text}" for text, applies in is_wrong.items() if applies]
 
 
 def _thermostat(kind: type[Method]) -> str | None:

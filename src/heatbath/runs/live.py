@@ -263,9 +263,7 @@ class LiveRun:
             if self._simpler_from and self.step >= self._simpler_from:
                 latest = grid.latest_coefficients(self.partition)
                 self._ensemble = self._make_ensemble(self._ensemble, latest)
-            piece_end = end
-            if self._simpler_from:
-                piece_end = min(end, self._simpler_from)
+            piece_end = min(end, self._simpler_from or end)
             self._ensemble.advance(piece_end - self.step)
 
     def _learn_pace(self, seconds_per_step: float) -> None:
@@ -273,12 +271,9 @@ class LiveRun:
 
         A faster call replaces it at once, as earlier ones may have compiled.
         """
-        earlier = self._seconds_per_step
-        if not earlier:
-            self._seconds_per_step = seconds_per_step
-        else:
-            mean = PACE_MEMORY * earlier + (1 - PACE_MEMORY) * seconds_per_step
-            self._seconds_per_step = min(seconds_per_step, mean)
+        earlier = self._seconds_per_step or seconds_per_step
+        mean = PACE_MEMORY * earlier + (1 - PACE_MEMORY) * seconds_per_step
+        self._seconds_per_step = min(seconds_per_step, mean)
 
     def advance_for(self, seconds: float, most: int = MOST_STEPS) -> int:
         """Make steps for about this number of seconds, and return their number, at least one.
@@ -408,11 +403,8 @@ class LiveRun:
         died = chains.died.copy()  # the observer's own, as it stops a chain whose outputs overflow
         observer.chains = observer.chains._replace(theta=chains.theta, noise=chains.noise, died=died)
 
-        sample_count = 0
-        inputs = None
-        if with_outputs:
-            sample_count = 1
-            inputs = self._inputs_table
+        sample_count = 1 if with_outputs else 0
+        inputs = self._inputs_table if with_outputs else None
         # The notes are arrays, which fill while the observer works
         notes = observer.take_notes(
             [0], [losses], self._test_table, histogram=histogram or NO_HISTOGRAM, last=sample_count,

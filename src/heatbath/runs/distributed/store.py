@@ -22,6 +22,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath._internal import atomic_write
+from heatbath._internal.extras import needed
 from heatbath._internal.warnings import DifferentBitsWarning, warn
 from heatbath.runs import file
 from heatbath.runs.continuation import plan_differences
@@ -51,6 +52,8 @@ from heatbath.runs.simulation import Loss
 if TYPE_CHECKING:
     import dask.array
 
+    from heatbath.runs.run import Run
+
 try:
     import fcntl
 except ImportError:  # not on Windows
@@ -61,14 +64,6 @@ PLAN = "plan.nc"
 LOCK = ".lock"
 LISTED_NAMES = 3  # of the files that do not belong in a folder of blocks
 NO_DASK = "runs in a folder are read with Dask, an extra: pip install 'heatbath[dask]'"
-
-
-class EarlierRun(NamedTuple):
-    """The run that blocks continue; `former` is the version that began it, if it rounded otherwise."""
-
-    step: int
-    data: xr.Dataset
-    former: str = ""
 
 
 class FolderPlan(NamedTuple):
@@ -119,8 +114,8 @@ class Store:
         self,
         plan: Plan,
         folder: Path | None = None,
-        earlier: EarlierRun | None = None,
-        copied: EarlierRun | None = None,
+        earlier: Run | None = None,
+        copied: Run | None = None,
         finished: bool = False,
     ) -> None:
         """Read the blocks that are in the folder, and check that they fit to the plan and to one another.
@@ -171,8 +166,8 @@ class Store:
         cls,
         plan: Plan,
         folder: Path | None,
-        earlier: EarlierRun | None = None,
-        copied: EarlierRun | None = None,
+        earlier: Run | None = None,
+        copied: Run | None = None,
     ) -> Iterator[Store]:
         """Yield a store to which blocks can be added, and hold the lock of its folder in the context.
 
@@ -208,7 +203,7 @@ class Store:
             atomic_write.write(path, block.content)
             self._keep(Block(about, path))
 
-    def copy_run(self, run: EarlierRun, chains: int) -> None:
+    def copy_run(self, run: Run, chains: int) -> None:
         """Add a run as blocks of those chains that have none yet, with one block at a time in memory.
 
         Parameters
@@ -228,7 +223,7 @@ class Store:
             for first, stop in pairwise([missing.start, *inside, missing.stop]):
                 self._copy_chains(run, first, stop)
 
-    def _copy_chains(self, run: EarlierRun, first: int, stop: int) -> None:
+    def _copy_chains(self, run: Run, first: int, stop: int) -> None:
         """Add the chains `first` to `stop` - 1 of a run as one block."""
         data = file.in_order(run.data.isel(chain=slice(first, stop)).compute())
         about = About(
@@ -417,10 +412,8 @@ def _read_result(path: str, name: str) -> NDArray[Any]:
 
 def check_dask() -> None:
     """Raise ModuleNotFoundError unless Dask is installed."""
-    try:
+    with needed(NO_DASK):
         import dask.array  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(NO_DASK, name="dask") from error
 
 
 def _check_content(about: About, content: bytes) -> None:
@@ -525,7 +518,7 @@ def _make_folder(folder: Path) -> None:
         raise atomic_write.failed(error, folder, "made") from None
 
 
-def _plan_in_folder(folder: Path, plan: Plan, copied: EarlierRun | None) -> FolderPlan:
+def _plan_in_folder(folder: Path, plan: Plan, copied: Run | None) -> FolderPlan:
     """Return the digest and labels in the plan file of a folder; make the folder and the file if need be.
 
     Raises ValueError if the folder is of another plan.
@@ -557,7 +550,7 @@ def _plan_in_folder(folder: Path, plan: Plan, copied: EarlierRun | None) -> Fold
     return FolderPlan(hashlib.sha256(content).hexdigest(), labels, former)
 
 
-def _write_plan(path: Path, plan: Plan, copied: EarlierRun | None) -> None:
+def _write_plan(path: Path, plan: Plan, copied: Run | None) -> None:
     """Write the file of a plan with the labels of its points, or raise if there are other files beside it."""
     names = [entry.name for entry in path.parent.iterdir() if not atomic_write.is_leftover(entry)]
     strange_names = sorted(name for name in names if name != LOCK)
