@@ -25,13 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets.tasks import STUDENT
-from heatbath.engine.batches import (
-    DataTable,
-    SubsetMemory,
-    draw_subset,
-    gather,
-    shuffle,
-)
+from heatbath.engine.batches import DataTable, SubsetMemory, draw_subset, gather, shuffle
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import negative_gradient
 from heatbath.engine.dense_shape import Network, Room, clear_room, reserve_room

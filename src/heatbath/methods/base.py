@@ -158,10 +158,8 @@ class Method:
         for f in fields(self):
             self._check_option(f)
         kind: Any = type(self)
-        if not isinstance(self.word, str):
-            parse(
-                self.word, self.letters, kind.__name__
-            )  # raises an error; `_substeps` needs a hashable word
+        if not isinstance(self.word, str):  # `_substeps` needs a hashable word
+            parse(self.word, self.letters, kind.__name__)  # raises an error
         _substeps(kind, self.word)  # raises an error if the word has other letters
         self.check()
         _check_effects(kind, self.word)
@@ -284,7 +282,9 @@ class Method:
 
     def friction_on(self, values: Mapping[str, float], xi: float | None) -> float | None:
         """Return the friction of a part: ξ if it has one, otherwise γ if it has one, otherwise None."""
-        return float(values["gamma"]) if xi is None and "gamma" in values else xi
+        if xi is None and "gamma" in values:
+            return float(values["gamma"])
+        return xi
 
     def gradient_noise(self, values: Mapping[str, float], h: float, xi: float | None) -> float | None:
         """Return the variance of the gradient noise that the mean ξ implies, or None."""

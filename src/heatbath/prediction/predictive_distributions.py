@@ -500,7 +500,9 @@ def mixture_of(likelihood: Likelihood, outputs: Floats, variances: Floats | None
         scale = np.sqrt(variances) * likelihood.problem.target_scale
         return Mixture(values, scale, student(likelihood.degrees))
     noise = likelihood.noise(outputs, variances)
-    return Mixture(values, np.zeros((len(values), values.shape[-1])) if noise is None else np.sqrt(noise))
+    if noise is None:
+        return Mixture(values, np.zeros((len(values), values.shape[-1])))
+    return Mixture(values, np.sqrt(noise))
 
 
 @dataclass(frozen=True, eq=False)
@@ -518,9 +520,8 @@ class Categorical:
         from scipy.special import log_softmax
 
         labels = numbers("y", y, (2,)).astype(np.int64)
-        return np.asarray(
-            np.take_along_axis(log_softmax(self._class_logits(), axis=-1), labels[None], axis=-1)
-        )
+        log_probabilities = log_softmax(self._class_logits(), axis=-1)
+        return np.asarray(np.take_along_axis(log_probabilities, labels[None], axis=-1))
 
     def draw(self, seed: int = 0) -> NDArray[np.int64]:
         """Draw new classes, one for each sample: (samples, examples, 1)."""
