@@ -24,17 +24,8 @@ from numpy.typing import NDArray
 from heatbath._internal import atomic_write
 from heatbath._internal.extras import needed
 from heatbath._internal.warnings import DifferentBitsWarning, warn
-from heatbath.runs import file
+from heatbath.runs import dataset, file
 from heatbath.runs.continuation import plan_differences
-from heatbath.runs.dataset import (
-    ResultVariable,
-    RunPiece,
-    check_arrays,
-    computed_results,
-    final_labels,
-    join,
-    lengths,
-)
 from heatbath.runs.distributed.block import (
     NAME,
     About,
@@ -339,17 +330,17 @@ class Store:
         Blocks that are in memory are given up for that.
         """
         earlier = None if self.earlier is None else self.earlier.data
-        return join(self.plan, self._pieces(), earlier)
+        return dataset.join(self.plan, self._pieces(), earlier)
 
-    def _pieces(self) -> Iterator[RunPiece]:
+    def _pieces(self) -> Iterator[dataset.RunPiece]:
         """Yield the data of all blocks, and drop those that were in memory."""
-        names = [result.name for result in computed_results(self.plan)]
+        names = [result.name for result in dataset.computed_results(self.plan)]
         for first in self._firsts:
             for block in self.blocks[first]:
                 about = block.about
                 arrays = block.arrays(names)
-                check_arrays(self.plan, arrays, about.chains, about.begin, about.end)
-                yield RunPiece(about.chains, about.begin, about.end, arrays)
+                dataset.check_arrays(self.plan, arrays, about.chains, about.begin, about.end)
+                yield dataset.RunPiece(about.chains, about.begin, about.end, arrays)
             if self.folder is None:
                 self.blocks[first] = [Block(block.about, b"") for block in self.blocks[first]]
 
@@ -361,15 +352,15 @@ class Store:
         """
         check_dask()
         variables: dict[str, Any] = {}
-        for result in computed_results(self.plan):
+        for result in dataset.computed_results(self.plan):
             array: Any = self._lazy_result(result)
             if result.dimensions == ("chain",):
                 array = array.compute()
             variables[result.name] = result.dimensions, array
         earlier_labels = None if self._folder_plan is None else self._folder_plan.labels
-        return xr.Dataset(variables, final_labels(self.plan, earlier_labels))
+        return xr.Dataset(variables, dataset.final_labels(self.plan, earlier_labels))
 
-    def _lazy_result(self, result: ResultVariable) -> dask.array.Array:
+    def _lazy_result(self, result: dataset.ResultVariable) -> dask.array.Array:
         """Return a result of all chains as an array of Dask, which reads blocks when it is computed.
 
         A recorded result is joined from all blocks of its chains; the state is that of their last block.
@@ -387,13 +378,13 @@ class Store:
             of_chains.append(array)
         return dask.array.concatenate(of_chains, axis=result.dimensions.index("chain"))
 
-    def _lazy_part(self, result: ResultVariable, block: Block) -> dask.array.Array:
+    def _lazy_part(self, result: dataset.ResultVariable, block: Block) -> dask.array.Array:
         """Return a result of one block as an array of Dask."""
         import dask
         import dask.array
 
         about = block.about
-        length = lengths(self.plan, about.end, about.chains, about.begin)
+        length = dataset.lengths(self.plan, about.end, about.chains, about.begin)
         shape = tuple(length[name] for name in result.dimensions)
         delayed = dask.delayed(_read_result, pure=True)(str(block.content), result.name)
         return dask.array.from_delayed(delayed, shape, result.dtype(self.plan))
