@@ -123,11 +123,8 @@ class Store:
         self._firsts: list[int] = []  # keys of `blocks` in order
         self._reported_hosts: set[str] = set()  # computers on which bits may differ
 
-        digest = None
-        self._folder_plan: FolderPlan | None = None
-        if folder is not None:
-            self._folder_plan = _plan_in_folder(folder, plan, copied)
-            digest = self._folder_plan.digest
+        self._folder_plan = None if folder is None else _plan_in_folder(folder, plan, copied)
+        digest = None if self._folder_plan is None else self._folder_plan.digest
         self.shared = SharedPlan.of_plan(plan, digest)
         self._machine = machine(plan, self.shared.modules)
         if folder is not None:
