@@ -363,22 +363,27 @@ def _is_seen_at_kick(kind: Any, word: str) -> bool:
     return gradients(substeps) == 1 and rotate(substeps).seen == "kick"
 
 
-@lru_cache
 def names(kind: Any) -> tuple[str, ...]:
     """Return the names of all fields of a method (a class), in order."""
-    return tuple(f.name for f in fields(kind))
+    return _names(kind)[0]
 
 
-@lru_cache
 def coefficients(kind: Any) -> tuple[str, ...]:
     """Return the names of the coefficients of a method (a class): fields that may change with the step."""
-    return tuple(f.name for f in fields(kind) if f.metadata.get("varies"))
+    return _names(kind)[1]
+
+
+def choices(kind: Any) -> tuple[str, ...]:
+    """Return the names of the other fields of a method (a class), which stay fixed during a run."""
+    return _names(kind)[2]
 
 
 @lru_cache
-def choices(kind: Any) -> tuple[str, ...]:
-    """Return the names of the other fields of a method (a class), which stay fixed during a run."""
-    return tuple(name for name in names(kind) if name not in coefficients(kind))
+def _names(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the names of all fields, of the coefficients, and of the fields that stay fixed."""
+    varies = {f.name: bool(f.metadata.get("varies")) for f in fields(kind)}
+    coefficients = tuple(name for name, varying in varies.items() if varying)
+    return tuple(varies), coefficients, tuple(name for name in varies if name not in coefficients)
 
 
 def describe(kind: type[Method]) -> dict[str, Argument]:
