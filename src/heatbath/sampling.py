@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from heatbath._internal.arviz import for_arviz
 from heatbath._internal.checks import choice, whole
+from heatbath._internal.extras import needed
 from heatbath.diagnostics import mcmc
 from heatbath.methods import Langevin, Method
 from heatbath.methods.langevin import O
@@ -36,6 +37,10 @@ CHAINS = 4  # where neither chains nor an array of starts is given
 MOST_SUMMARISED = 2_000_000  # numbers for which `repr` has R-hat and ESS: for more that would take seconds
 AHEAD = 2**14  # normal numbers drawn at a time: a call for one step would take longer than the step
 FEWEST_DRAWS = 4  # of each chain for R-hat and ESS
+NO_TORCH = (
+    "without gradient= it is taken by PyTorch, an extra: pip install 'heatbath[torch]', or give the gradient "
+    "of the log density"
+)
 MOST_CHAINS = 2**32  # so that the number of a chain fits in the address of a random number
 
 
@@ -462,13 +467,8 @@ class _Density:
         Raises ModuleNotFoundError without torch, and TypeError if the user's function does not return a
         tensor that depends on θ.
         """
-        try:
+        with needed(NO_TORCH):
             import torch
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "without gradient= it is taken by PyTorch, an extra: pip install 'heatbath[torch]', or give "
-                f"the gradient of the log density ({error})"
-            ) from None
         assert self._log_density is not None
         with torch.enable_grad():
             point = torch.tensor(theta, dtype=torch.float64, requires_grad=True)

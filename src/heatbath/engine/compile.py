@@ -293,22 +293,11 @@ def compiled(
     previous = config.CACHE_DIR  # Numba reads it when a function is decorated
     config.CACHE_DIR = _FOLDER or ""
     try:
-        kind_options = _options_of_loop() if cache else _options_of_piece(apart)
-        return numba.njit(nogil=True, error_model="numpy", **options, **kind_options)(function)
+        if cache:
+            options |= {"pipeline_class": _LOOP, "cache": _FOLDER is not None}
+        else:
+            options |= {"pipeline_class": _APART if apart else _INLINED, "forceinline": not apart}
+            options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        return numba.njit(nogil=True, error_model="numpy", **options)(function)
     finally:
         config.CACHE_DIR = previous
-
-
-def _options_of_loop() -> dict[str, Any]:
-    """Return Numba's options for a loop, which Python calls and the cache keeps."""
-    return {"pipeline_class": _LOOP, "cache": _FOLDER is not None}
-
-
-def _options_of_piece(apart: bool) -> dict[str, Any]:
-    """Return Numba's options for a piece, which only compiled code calls: inlined, or kept apart."""
-    return {
-        "pipeline_class": _APART if apart else _INLINED,
-        "forceinline": not apart,
-        "no_cpython_wrapper": True,
-        "no_cfunc_wrapper": True,
-    }

@@ -107,43 +107,39 @@ def multiply_by_slope(deltas, outputs, count, activation):
 
 
 @compiled
-def _multiply_by_rows(layout, layer, examples, inputs, outputs, room):
-    """Write a layer's outputs as sums over vectors of inputs, for a layer with few outputs (ROWS).
+def _product_with_rows(layer, x, terms, has_bias, y, W):
+    """Return the `Product` of a layer in which W[k] is the row of weights of output k.
 
-    `layer` is a `DenseLayerRow`, `inputs` and `outputs` are its `Level`s, and `room.weights` its weights.
+    Parameters
+    ----------
+    layer : DenseLayerRow
+    x, y : Level
+        Numbers that are multiplied, and where the results go.
+    terms : int
+        The terms of each sum: vectors of inputs for `reduce_rows`, outputs for `multiply`.
+    has_bias : bool
+    W : pointer to the weights of all layers
     """
-    W = room.weights
-    operands = Product(
-        x=inputs,
-        terms=layer.inputs,
-        W=offset_pointer(W, layer.rows),
-        W_vector=lanes_of(W),
-        W_number=layer.row_output,
-        bias=offset_pointer(W, layer.bias),
-        has_bias=True,
-        y=outputs,
-    )
-    reduce_rows(layout, examples, layer.out, operands)
+    rows, bias = offset_pointer(W, layer.rows), offset_pointer(W, layer.bias)
+    return Product(x, terms, rows, lanes_of(W), layer.row_output, bias, has_bias, y)
 
 
 @compiled
-def _multiply_by_columns(layout, layer, examples, inputs, outputs, room):
-    """Write a layer's outputs as sums over its inputs, one by one (COLUMNS, WIDE).
+def _product_with_columns(layer, x, terms, has_bias, y, W):
+    """Return the `Product` of a layer in which W[j] is the column of weights of input j.
 
-    `layer` is a `DenseLayerRow`, `inputs` and `outputs` are its `Level`s, and `room.weights` its weights.
+    The arguments are those of `_product_with_rows`; terms are inputs for `multiply`, vectors of outputs for
+    `reduce_rows`.
     """
-    W = room.weights
-    operands = Product(
-        x=inputs,
-        terms=layer.width,
-        W=offset_pointer(W, layer.columns),
-        W_vector=layer.column_vector,
-        W_number=layer.column_input,
-        bias=offset_pointer(W, layer.bias),
-        has_bias=True,
-        y=outputs,
-    )
-    multiply(layout, examples, layer.outputs, operands)
+    columns, bias = offset_pointer(W, layer.columns), offset_pointer(W, layer.bias)
+    return Product(x, terms, columns, layer.column_vector, layer.column_input, bias, has_bias, y)
+
+
+@compiled
+def _multiply_by_rows(layout, layer, examples, inputs, outputs, room):
+    """Write a layer's outputs as sums over vectors of inputs, for a layer with few outputs (ROWS)."""
+    operands = _product_with_rows(layer, inputs, layer.inputs, True, outputs, room.weights)
+    reduce_rows(layout, examples, layer.out, operands)
 
 
 @compiled
@@ -188,36 +184,25 @@ def forward(layout, theta, network, first, examples, room):
         elif layer.scheme == BLAS:
             blas_forward(layout, theta, layer, examples, inputs.values, room)
         else:
-            _multiply_by_columns(layout, layer, examples, inputs, outputs, room)
+            operands = _product_with_columns(layer, inputs, layer.width, True, outputs, room.weights)
+            multiply(layout, examples, layer.outputs, operands)
 
         if l < last:
             count = round_up(examples * layer.output_stride, lanes_of(theta))
             activate(outputs.values, count, network.activation)
         elif layer.scheme != ROWS:
-            _copy_outputs_to_logits(layer, network.chunk, examples, group_size, room)
+            _copy_level(outputs, logits, examples, layer.out, group_size)
 
 
 @compiled
-def _copy_outputs_to_logits(layer, chunk, examples, group_size, room):
-    """Copy the outputs of the last layer, (example, output), to `room.logits`, (output, example)."""
+def _copy_level(source, target, examples, numbers, group_size):
+    """Copy some numbers of each example from one `Level` to another, in which they lie in another order."""
     for i in range(examples):
-        outputs_of_example = layer.values + i * layer.output_stride
-        for k in range(layer.out):
-            output = outputs_of_example + k * group_size
-            logit = (k * chunk + i) * group_size
+        for k in range(numbers):
+            first = i * source.example + k * source.number
+            first_copy = i * target.example + k * target.number
             for lane in range(group_size):
-                room.logits[logit + lane] = room.values[output + lane]
-
-
-@compiled
-def _transpose_deltas(source, target, layer, chunk, examples, group_size):
-    """Copy derivatives by the logits from `source` (output, example) to `target` (example, output)."""
-    for i in range(examples):
-        for k in range(layer.out):
-            output = i * layer.output_stride + k * group_size
-            logit = (k * chunk + i) * group_size
-            for lane in range(group_size):
-                target[output + lane] = source[logit + lane]
+                target.values[first_copy + lane] = source.values[first + lane]
 
 
 @compiled
@@ -264,30 +249,11 @@ def _differentiate_inputs(layout, layer, examples, deltas, input_deltas, room):
     room : Room
         Its `weights` W are the layer's.
     """
-    W = room.weights
     if layer.scheme == COLUMNS:
-        operands = Product(
-            x=deltas,
-            terms=layer.outputs,
-            W=offset_pointer(W, layer.columns),
-            W_vector=layer.column_vector,
-            W_number=layer.column_input,
-            bias=offset_pointer(W, layer.bias),
-            has_bias=False,
-            y=input_deltas,
-        )
+        operands = _product_with_columns(layer, deltas, layer.outputs, False, input_deltas, room.weights)
         reduce_rows(layout, examples, layer.width, operands)
     else:
-        operands = Product(
-            x=deltas,
-            terms=layer.out,
-            W=offset_pointer(W, layer.rows),
-            W_vector=lanes_of(W),
-            W_number=layer.row_output,
-            bias=offset_pointer(W, layer.bias),
-            has_bias=False,
-            y=input_deltas,
-        )
+        operands = _product_with_rows(layer, deltas, layer.out, False, input_deltas, room.weights)
         multiply(layout, examples, layer.inputs, operands)
 
 
@@ -317,9 +283,10 @@ def backward(layout, theta, G, network, first, examples, room, adding):
     deltas = Level(room.deltas, group_size, network.chunk * group_size)
     spare = room.previous_deltas  # for the derivatives of the layer below
     if last_layer.scheme != ROWS:
-        _transpose_deltas(room.deltas, spare, last_layer, network.chunk, examples, group_size)
+        deltas_of_logits = deltas
         deltas = Level(spare, last_layer.output_stride, group_size)
         spare = room.deltas
+        _copy_level(deltas_of_logits, deltas, examples, last_layer.out, group_size)
 
     for l in range(last, -1, -1):
         layer = layer_of(network.layers, l)

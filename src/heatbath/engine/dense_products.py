@@ -117,9 +117,26 @@ def tile_size(remaining):
     return SIDE if remaining >= SIDE else 1
 
 
-def _tiles_of(make: Any) -> list[Any]:
-    """Return the functions that `make` returns for tiles of 4 by 4, 4 by 1, 1 by 4 and 1 by 1."""
-    return [make(rows, columns) for rows, columns in ((SIDE, SIDE), (SIDE, 1), (1, SIDE), (1, 1))]
+def _of_tiles(make: Any) -> Any:
+    """Return a compiled function that calls what `make(rows, columns)` returns for a tile of that size.
+
+    Rows and columns of a tile are SIDE or 1 each.
+    """
+    tile44, tile41, tile14, tile11 = make(SIDE, SIDE), make(SIDE, 1), make(1, SIDE), make(1, 1)
+
+    @compiled
+    def apply(layout, rows, columns, tile, operands):
+        """Compute a tile with so many rows and columns."""
+        if rows == SIDE and columns == SIDE:
+            tile44(layout, tile, operands)
+        elif rows == SIDE:
+            tile41(layout, tile, operands)
+        elif columns == SIDE:
+            tile14(layout, tile, operands)
+        else:
+            tile11(layout, tile, operands)
+
+    return apply
 
 
 def _make_product(rows: int, columns: int) -> Any:
@@ -154,7 +171,7 @@ def _make_product(rows: int, columns: int) -> Any:
     return product
 
 
-_product44, _product41, _product14, _product11 = _tiles_of(_make_product)
+_multiply_tile = _of_tiles(_make_product)
 
 
 @compiled(apart=True)
@@ -187,19 +204,6 @@ def multiply(layout, examples, vectors, operands):
             _multiply_tile(layout, rows, columns, tile, operands)
             i += rows
         v += columns
-
-
-@compiled
-def _multiply_tile(layout, rows, columns, tile, operands):
-    """Write y for a `ProductTile` of so many examples (rows) and vectors (columns), each SIDE or 1."""
-    if rows == SIDE and columns == SIDE:
-        _product44(layout, tile, operands)
-    elif rows == SIDE:
-        _product41(layout, tile, operands)
-    elif columns == SIDE:
-        _product14(layout, tile, operands)
-    else:
-        _product11(layout, tile, operands)
 
 
 def sum_over_vectors(layout: Any, lanes: int, count: Any, sums: int, like: Any, add_vector: Any) -> list[Any]:
@@ -353,7 +357,7 @@ def _make_outer(rows: int, columns: int) -> Any:
     return outer
 
 
-_outer44, _outer41, _outer14, _outer11 = _tiles_of(_make_outer)
+_sum_outer_tile = _of_tiles(_make_outer)
 
 
 @compiled(apart=True)
@@ -385,19 +389,6 @@ def sum_outer_products(layout, numbers, vectors, operands):
             _sum_outer_tile(layout, rows, columns, tile, operands)
             v += columns
         s += rows
-
-
-@compiled
-def _sum_outer_tile(layout, rows, columns, tile, operands):
-    """Write the sums of an `OuterTile` of so many numbers (rows) and vectors (columns), each SIDE or 1."""
-    if rows == SIDE and columns == SIDE:
-        _outer44(layout, tile, operands)
-    elif rows == SIDE:
-        _outer41(layout, tile, operands)
-    elif columns == SIDE:
-        _outer14(layout, tile, operands)
-    else:
-        _outer11(layout, tile, operands)
 
 
 @compiled

@@ -39,6 +39,28 @@ def _load_inputs(layout: Any, x: Any, offset: Any, group_size: int) -> tuple[Any
     return load_chains(layout, x, offset), load_chains(layout, x, offset + group_size)
 
 
+def _over_tiles(make: Any) -> Any:
+    """Return a compiled function that goes over examples, or vectors, in tiles of SIDE and then of 1.
+
+    For a tile it calls what `make(size)` returns.
+    """
+    large_tile, small_tile = make(SIDE), make(1)
+
+    @compiled
+    def apply(layout, count, batch, room, hidden, last):
+        """Go over `count` examples, or vectors; the other arguments are those of a tile."""
+        first = 0
+        while first < count:
+            size = tile_size(count - first)
+            if size == SIDE:
+                large_tile(layout, first, batch, room, hidden, last)
+            else:
+                small_tile(layout, first, batch, room, hidden, last)
+            first += size
+
+    return apply
+
+
 def _make_forward(examples: int) -> Any:
     """Return a compiled function that computes the logits of a number of examples.
 
@@ -85,21 +107,14 @@ def _make_forward(examples: int) -> Any:
     return forward_tile
 
 
-_forward4, _forward1 = _make_forward(SIDE), _make_forward(1)
+_compute_logits = _over_tiles(_make_forward)
 
 
 @compiled(apart=True)
 def shallow_forward(layout, network, batch, room):
     """Write the logits of a mini-batch to `room.logits`, and which units are active to `room.masks`."""
     hidden, last = layer_of(network.layers, 0), layer_of(network.layers, 1)
-    i = 0
-    while i < batch:
-        examples = tile_size(batch - i)
-        if examples == SIDE:
-            _forward4(layout, i, batch, room, hidden, last)
-        else:
-            _forward1(layout, i, batch, room, hidden, last)
-        i += examples
+    _compute_logits(layout, batch, batch, room, hidden, last)
 
 
 def _store_unit_gradient(room: Any, hidden: Any, last: Any, v: Any, sums: Sequence[Any]) -> None:
@@ -176,7 +191,7 @@ def _make_backward(vectors: int) -> Any:
     return backward_tile
 
 
-_backward4, _backward1 = _make_backward(SIDE), _make_backward(1)
+_sum_gradients = _over_tiles(_make_backward)
 
 
 @compiled(apart=True)
@@ -197,11 +212,4 @@ def shallow_backward(layout, network, batch, room):
     deltas = Level(room.deltas, chains_in(layout, room.weights), 0)
     output_bias = offset_pointer(room.sums, last.bias_sums)
     sum_numbers_over_examples(layout, batch, 1, deltas, output_bias, False)
-    v = 0
-    while v < hidden.outputs:
-        vectors = tile_size(hidden.outputs - v)
-        if vectors == SIDE:
-            _backward4(layout, v, batch, room, hidden, last)
-        else:
-            _backward1(layout, v, batch, room, hidden, last)
-        v += vectors
+    _sum_gradients(layout, hidden.outputs, batch, room, hidden, last)

@@ -288,28 +288,13 @@ class Shape:
                 inputs=math.ceil(width / numbers_per_vector),
                 outputs=math.ceil(out / numbers_per_vector),
                 values=starts[l],
-                **places._asdict(),
+                **places,
                 weight_parameters=first,
                 bias_parameters=first + width * out,
             )
             rows.append(row)
             first += out * (width + 1)
         return rows, copies
-
-
-class _Places(NamedTuple):
-    """The fields `columns` to `bias_sums` of a `DenseLayerRow`."""
-
-    columns: int
-    column_vector: int
-    column_input: int
-    rows: int
-    row_output: int
-    bias: int
-    sums: int
-    sum_vector: int
-    sum_number: int
-    bias_sums: int
 
 
 def _count_parameters(sizes: Sequence[int]) -> int:
@@ -322,7 +307,7 @@ def _padded(size: int, lanes: int) -> int:
     return -(-size // lanes) * lanes
 
 
-def _places_alone(scheme: int, width: int, out: int, start: int, lanes: int) -> tuple[_Places, int]:
+def _places_alone(scheme: int, width: int, out: int, start: int, lanes: int) -> tuple[dict[str, int], int]:
     """Return where the padded copies of a layer of a chain alone lie, and where they end.
 
     From `start` on come the weights as (input, padded output) and as (output, padded input), as far as the
@@ -335,7 +320,7 @@ def _places_alone(scheme: int, width: int, out: int, start: int, lanes: int) -> 
     bias_size = 0 if scheme == BLAS else padded_out
     rows = start + columns_size
     bias = rows + rows_size
-    places = _Places(
+    places = dict(
         columns=start,
         column_vector=lanes,
         column_input=padded_out,
@@ -350,7 +335,7 @@ def _places_alone(scheme: int, width: int, out: int, start: int, lanes: int) -> 
     return places, bias + bias_size
 
 
-def _places_in_group(scheme: int, width: int, out: int, first: int, lanes: int) -> _Places:
+def _places_in_group(scheme: int, width: int, out: int, first: int, lanes: int) -> dict[str, int]:
     """Return where weights and gradient of a layer lie in a group: at its parameters, from `first` on.
 
     Parameters are (parameter, lane), so one number of each chain is a vector. Weights are (output, input).
@@ -358,7 +343,7 @@ def _places_in_group(scheme: int, width: int, out: int, first: int, lanes: int) 
     weights = first * lanes
     biases = (first + width * out) * lanes
     row = width * lanes  # from one output's weights to the next one's
-    return _Places(
+    return dict(
         columns=weights,
         column_vector=row,
         column_input=lanes,

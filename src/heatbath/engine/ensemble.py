@@ -14,25 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from heatbath.engine import loop
 from heatbath.engine.batches import DataTable
 from heatbath.engine.coefficients import decays, table
 from heatbath.engine.dense import CHUNK, GROUP_CHUNK
 from heatbath.engine.dense_shape import Shape
 from heatbath.engine.layouts import Alone, LaneGroup, Layout, Wide
-from heatbath.engine.loop import (
-    BETWEEN,
-    PRELUDE,
-    STEPS,
-    ChainState,
-    Code,
-    Data,
-    LoopBlock,
-    Model,
-    ProgramCode,
-    TemperatureLadder,
-    Units,
-    run_chains,
-)
 from heatbath.engine.program import Program
 from heatbath.engine.records import Notes
 from heatbath.engine.simd import lane_count
@@ -112,7 +99,7 @@ class Ensemble:
         self.threads = thread_count(threads)
         self.step = 0
         self.chains = _starting_state(self.programs, theta, number, point, noise)
-        self.data = Data(data, batch, shuffled)
+        self.data = loop.Data(data, batch, shuffled)
         self.layout = layout or _fastest_layout(shape, number, theta.dtype, self.threads)
         _check_layout(self.layout, shape, number)
         chunk = _chunk_size(self.layout, batch)
@@ -120,7 +107,7 @@ class Ensemble:
 
         self.units = _units_of(self.program)
         self.ladder = _ladder_of(self.program)
-        self._prelude = self._code(PRELUDE, 0, 1, 0)
+        self._prelude = self._code(loop.PRELUDE, 0, 1, 0)
         is_scheduled = any(program.scheduled for program in self.programs)
         self._constant_code = None if is_scheduled else self._program_code(0, 2, -1)
         self._variance = variance
@@ -221,15 +208,15 @@ class Ensemble:
         first_step = self.step
         stop_step = first_step + steps
         program = self._constant_code or self._program_code(first_step, stop_step, first_step)
-        model = Model(self.network, self.units, program)
+        model = loop.Model(self.network, self.units, program)
         ladder = self.ladder if self.program.partition.tempering else None
         lanes = self.layout.lanes
         chain_count = len(self.chains.theta)
 
         def run(first: int, stop: int) -> None:
             stop_chain = min(stop * lanes, chain_count)
-            block = LoopBlock(first * lanes, stop_chain, first_step, stop_step)
-            run_chains(
+            block = loop.LoopBlock(first * lanes, stop_chain, first_step, stop_step)
+            loop.run_chains(
                 self.layout, block, self.chains, self.data, model, ladder, self._variance, self.notes,
                 self.seed,
             )  # fmt: skip
@@ -246,18 +233,18 @@ class Ensemble:
                 return part.name
         return max(largest, key=lambda name: largest[name])
 
-    def _program_code(self, first: int, stop: int, base: int) -> ProgramCode:
+    def _program_code(self, first: int, stop: int, base: int) -> loop.ProgramCode:
         """Return the code of the steps first to stop - 1, whose coefficients are in rows from step `base` on.
 
         With `base` -1 there are two rows, for the first step and for all others.
         """
-        return ProgramCode(
+        return loop.ProgramCode(
             self._prelude,
-            self._code(STEPS, first, stop, base),
-            self._code(BETWEEN, first, stop, base),
+            self._code(loop.STEPS, first, stop, base),
+            self._code(loop.BETWEEN, first, stop, base),
         )
 
-    def _code(self, identity: int, first: int, stop: int, base: int) -> Code:
+    def _code(self, identity: int, first: int, stop: int, base: int) -> loop.Code:
         """Return the code of some stages, with the coefficients of steps first to stop - 1.
 
         Parameters
@@ -270,7 +257,7 @@ class Ensemble:
         controls, operations = self.program.encoded[identity]
         stages_of_programs = [program.stages[identity] for program in self.programs]
         pairs = list(zip(self.programs, stages_of_programs, strict=True))
-        return Code(
+        return loop.Code(
             controls=controls,
             operations=operations,
             table=np.stack([table(program, stages, first, stop) for program, stages in pairs]),
@@ -310,7 +297,7 @@ def _starting_state(
     number: NDArray[np.int64],
     point: NDArray[np.int64],
     noise: NDArray[np.float64],
-) -> ChainState:
+) -> loop.ChainState:
     """Return the state of chains at the start, without momenta.
 
     Parameters
@@ -326,7 +313,7 @@ def _starting_state(
     xi = np.array(
         [[unit.part.method.start_of_friction for unit in program.units] for program in programs], np.float64
     )
-    return ChainState(
+    return loop.ChainState(
         theta=np.ascontiguousarray(theta).copy(),
         p=np.zeros(theta.shape, theta.dtype),
         second=np.zeros((count, size if keeps_second else 0), theta.dtype),
@@ -340,11 +327,11 @@ def _starting_state(
     )
 
 
-def _units_of(program: Program) -> Units:
+def _units_of(program: Program) -> loop.Units:
     """Return the units of a program as arrays."""
     units = program.units
     ranges = [(span.start, span.stop) for unit in units for span in unit.ranges]
-    return Units(
+    return loop.Units(
         ranges=np.array(ranges, np.int64),
         first=np.cumsum([0] + [len(unit.ranges) for unit in units]),
         size=np.array([unit.size for unit in units]),
@@ -352,13 +339,13 @@ def _units_of(program: Program) -> Units:
     )
 
 
-def _ladder_of(program: Program) -> TemperatureLadder:
+def _ladder_of(program: Program) -> loop.TemperatureLadder:
     """Return the temperatures of a program's tempering; one rung, which isn't used, if it has none."""
     tempering = program.partition.tempering
     if tempering is None:
-        return TemperatureLadder(np.ones(1), np.zeros(1), every=1, rungs=1)
+        return loop.TemperatureLadder(np.ones(1), np.zeros(1), every=1, rungs=1)
     tau, weights = np.array(tempering.ladder), np.array(tempering.weights)
-    return TemperatureLadder(tau, weights, tempering.every, len(tau))
+    return loop.TemperatureLadder(tau, weights, tempering.every, len(tau))
 
 
 def _check_layout(layout: Layout, shape: Shape, number: NDArray[np.int64]) -> None:

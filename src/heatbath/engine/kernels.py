@@ -667,12 +667,29 @@ def _read_momenta(tensors: Any, index: Any, noise: Any, coefficients: Any, total
     return fma(p, p, total)
 
 
-_kick_and_read = _make_move(kick=True, noisy=False, reads=True)
-_kick_noise_and_read = _make_move(kick=True, noisy=True, reads=True)
-_noise_and_read = _make_move(kick=False, noisy=True, reads=True)
-_kick = _make_move(kick=True, noisy=False, reads=False)
-_kick_and_noise = _make_move(kick=True, noisy=True, reads=False)
-_noise = _make_move(kick=False, noisy=True, reads=False)
+def _make_moves(reads: bool) -> Any:
+    """Return a compiled function that applies a `MoveRow` to a span in place, with its kick and its noise.
+
+    With `reads` it also writes partial sums of p·p, as in `_over_range`.
+    """
+    kick = _make_move(kick=True, noisy=False, reads=reads)
+    kick_and_noise = _make_move(kick=True, noisy=True, reads=reads)
+    noise = _make_move(kick=False, noisy=True, reads=reads)
+
+    @compiled
+    def apply(layout, move, tensors, z, span, coefficients, sums):
+        """Apply the move; the arguments are those of `_apply_move`."""
+        if not move.noisy:
+            kick(layout, tensors, z, span, coefficients, sums)
+        elif move.kicked:
+            kick_and_noise(layout, tensors, z, span, coefficients, sums)
+        else:
+            noise(layout, tensors, z, span, coefficients, sums)
+
+    return apply
+
+
+_move, _move_and_read = _make_moves(reads=False), _make_moves(reads=True)
 _descend, _descend_with_noise = _make_descent(noisy=False), _make_descent(noisy=True)
 _adam, _read = _over_range(_update_adam), _over_range(_read_momenta, reads=True)
 
@@ -701,26 +718,8 @@ def _apply_move(layout, move, tensors, z, span, coefficients, sums):
         _descend(layout, tensors, z, span, coefficients, sums)
     elif move.read_point > 0:
         _move_and_read(layout, move, tensors, z, span, coefficients, sums)
-    elif not move.noisy:
-        _kick(layout, tensors, z, span, coefficients, sums)
-    elif move.kicked:
-        _kick_and_noise(layout, tensors, z, span, coefficients, sums)
     else:
-        _noise(layout, tensors, z, span, coefficients, sums)
-
-
-@compiled
-def _move_and_read(layout, move, tensors, z, span, coefficients, sums):
-    """Apply a `MoveRow` that reads p·p to the parameters of a span in place, and write partial sums of p·p.
-
-    The arguments are those of `_apply_move`.
-    """
-    if not move.noisy:
-        _kick_and_read(layout, tensors, z, span, coefficients, sums)
-    elif move.kicked:
-        _kick_noise_and_read(layout, tensors, z, span, coefficients, sums)
-    else:
-        _noise_and_read(layout, tensors, z, span, coefficients, sums)
+        _move(layout, move, tensors, z, span, coefficients, sums)
 
 
 @compiled
@@ -862,6 +861,15 @@ def uniform(word):
 
 
 @compiled
+def fill_words_of_chain(seed, stream_slot, chain, step, tile, count, scratch):
+    """Write the random words of the first `count` elements of a tile of one chain to `scratch.words`."""
+    scratch.chain_number[0] = chain
+    fill_words(
+        Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot, step, tile, count
+    )  # fmt: skip
+
+
+@compiled
 def _normal_radius(word):
     """Return √(-2 log u) for a random word: Box and Muller make two normal numbers of it and an angle."""
     return math.sqrt(-2.0 * math.log(uniform(word)))
@@ -875,13 +883,8 @@ def _draw_normal(seed, stream_slot, chain, step, element, scratch):
     words of the element's tile are written. A word of one row and that of the next row in the same place make
     two normal numbers, one for each of the two rows.
     """
-    tile = element // TILE
     row = element % TILE // ROW
-    scratch.chain_number[0] = chain
-    fill_words(
-        Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot, step, tile, TILE
-    )  # fmt: skip
-
+    fill_words_of_chain(seed, stream_slot, chain, step, element // TILE, TILE, scratch)
     even_row = row // 2 * 2
     word_index = even_row * ROW + element % ROW
     radius = _normal_radius(scratch.words[word_index])
@@ -995,9 +998,7 @@ def draw_gamma(shape, seed, stream_slot, chain, step, scratch):
     v = 0.0
     for i in range(ATTEMPTS):
         x = _draw_normal(seed, stream_slot, chain, step, i, scratch)
-        fill_words(
-            Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot + 1, step, 0, ATTEMPTS
-        )  # fmt: skip
+        fill_words_of_chain(seed, stream_slot + 1, chain, step, 0, ATTEMPTS, scratch)
         v = (1.0 + c * x) ** 3
         if _is_gamma_accepted(uniform(scratch.words[i]), x, v, d):
             break

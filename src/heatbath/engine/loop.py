@@ -25,38 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets.tasks import STUDENT
-from heatbath.engine.batches import (
-    DataTable,
-    SubsetMemory,
-    draw_subset,
-    gather,
-    shuffle,
-)
+from heatbath.engine import kernels
+from heatbath.engine.batches import DataTable, SubsetMemory, draw_subset, gather, shuffle
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import negative_gradient
 from heatbath.engine.dense_shape import Network, Room, clear_room, reserve_room
 from heatbath.engine.evaluate import StudentNoise, evaluate, sum_squared_residuals
-from heatbath.engine.kernels import (
-    Moves,
-    Scratch,
-    Tensors,
-    ThermostatValues,
-    apply_segment,
-    change_of_friction,
-    draw_gamma,
-    fluctuate,
-    fold_operations,
-    operation_of,
-    pointer_types,
-    reserve_moves,
-    reserve_scratch,
-    sum_squares,
-    uniform,
-)
-from heatbath.engine.layouts import Alone, aligned_address, chains_in, reserve, round_up
+from heatbath.engine.layouts import aligned_address, chains_in, reserve, round_up
 from heatbath.engine.pointers import row_reader
 from heatbath.engine.program import EVALUATE, FRICTION, MOVE_ON_LADDER, SEGMENT, Control
-from heatbath.engine.random import fill_words
 from heatbath.engine.records import Group, take_notes
 from heatbath.engine.simd import (
     BYTES,
@@ -262,8 +239,8 @@ class LoopBuffers(NamedTuple):
 
     state: LoopState
     room: Room
-    scratch: Scratch
-    moves: Moves
+    scratch: kernels.Scratch
+    moves: kernels.Moves
     columns: Pointer
     subset: SubsetMemory
     order: Pointer
@@ -370,8 +347,8 @@ def _reserve_buffers(layout, types, network, sizes, address):
     room, address = reserve_room(
         layout, types, network, sizes.batch, sizes.capacity, sizes.columns, state.theta, state.G, address
     )
-    scratch, address = reserve_scratch(layout, types, address)
-    moves, address = reserve_moves(sizes.segments, sizes.operations, types, address)
+    scratch, address = kernels.reserve_scratch(layout, types, address)
+    moves, address = kernels.reserve_moves(sizes.segments, sizes.operations, types, address)
     columns, address = reserve(address, sizes.operations * WIDTH * lanes, types.float64)
     chosen, address = reserve(address, sizes.batch * group_size, types.uint32)
     order, address = reserve(address, sizes.shuffled * group_size, types.uint32)
@@ -638,7 +615,7 @@ def _depends_on_step(operations, first, stop, ladder):
     `operations` points to rows of `OperationRow`, of which those from `first` to stop - 1 are asked.
     """
     for i in range(first, stop):
-        kind = operation_of(operations, i).kind
+        kind = kernels.operation_of(operations, i).kind
         if kind in (C, F, ADAM):
             return True
         if ladder is not None:  # noqa: SIM102 (without a ladder this isn't compiled)
@@ -668,15 +645,15 @@ def _run_segment(layout, n, segment, control, code, must_fold, setup, buffers, l
     lanes = lanes_of(state.theta)
     first, stop = control.first_operation, control.stop_operation
     if must_fold or _depends_on_step(code.operations, first, stop, ladder):
-        thermostat = ThermostatValues(offset_pointer(state.xi, u * lanes), state.root_tau, state.unit)
-        fold_operations(
+        thermostat = kernels.ThermostatValues(offset_pointer(state.xi, u * lanes), state.root_tau, state.unit)
+        kernels.fold_operations(
             layout, code.operations, first, stop, buffers.columns, thermostat, n, buffers.moves, segment,
             buffers.scratch,
         )  # fmt: skip
 
-    tensors = Tensors(state.theta, state.p, state.G, state.second)
+    tensors = kernels.Tensors(state.theta, state.p, state.G, state.second)
     bounds = units.first[u], units.first[u + 1]
-    has_read = apply_segment(
+    has_read = kernels.apply_segment(
         layout, tensors, units.ranges, bounds, buffers.moves, segment, setup.seed, n, buffers.scratch, False
     )
     if has_read:
@@ -699,7 +676,7 @@ def _move_friction(layout, n, control, code, setup, buffers):
     buffers : `LoopBuffers`; ξ of the unit changes, and with a THERMOSTAT its temperature is noted
     """
     lanes = lanes_of(buffers.state.theta)
-    operation = operation_of(code.operations, control.first_operation)
+    operation = kernels.operation_of(code.operations, control.first_operation)
     columns = offset_pointer(buffers.columns, control.first_operation * WIDTH * lanes)
     if operation.kind == THERMOSTAT:
         _control_temperature(layout, control.unit, columns, setup.units, buffers)
@@ -721,12 +698,12 @@ def _control_temperature(layout, u, columns, units, buffers):
     """
     state, kinetic, size = buffers.state, buffers.scratch.kinetic, units.size[u]
     lanes = lanes_of(state.theta)
-    sum_squares(layout, state.p, units.ranges, units.first[u], units.first[u + 1], buffers.scratch)
+    kernels.sum_squares(layout, state.p, units.ranges, units.first[u], units.first[u + 1], buffers.scratch)
     for lane in range(chains_in(layout, state.theta)):
         c = columns[lane]
         tau = columns[lanes + lane]
         is_mean = columns[2 * lanes + lane]
-        change = change_of_friction(c, tau, is_mean, state.root_tau[lane], kinetic[lane], size)
+        change = kernels.change_of_friction(c, tau, is_mean, state.root_tau[lane], kinetic[lane], size)
         state.xi[u * lanes + lane] += change
         state.temperature[u * lanes + lane] = kinetic[lane] / size
 
@@ -754,7 +731,7 @@ def _fluctuate_friction(layout, n, u, operation, columns, setup, buffers):
         if root_tau < 0:
             root_tau = state.root_tau[lane]
         index = u * lanes + lane
-        state.xi[index] = fluctuate(
+        state.xi[index] = kernels.fluctuate(
             state.xi[index], a, b, root_tau, setup.seed, operation.stream_slot, state.number[lane],
             n + operation.offset, first_parameter, buffers.scratch,
         )  # fmt: skip
@@ -786,7 +763,9 @@ def _draw_variances(layout, step, setup, buffers, variance):
     for lane in range(chains_in(layout, state.theta)):
         for k in range(network.out):
             stream_slot = VARIANCE << SLOT_BITS | 2 * k
-            gamma = draw_gamma(variance.shape, seed, stream_slot, state.number[lane], step, buffers.scratch)
+            gamma = kernels.draw_gamma(
+                variance.shape, seed, stream_slot, state.number[lane], step, buffers.scratch
+            )
             rate = variance.scale[k] + variance.factor * state.squares[k * lanes + lane]
             state.noise[k * lanes + lane] = rate / gamma
         _weight_targets(state, buffers.room, lane, network.out, network.degrees, variance)
@@ -817,12 +796,9 @@ def _propose_rung(rung, potential, ladder, seed, chain, step, scratch):
     seed, chain, step : the address of the random numbers
     scratch : `Scratch`, memory to work in
     """
-    scratch.chain_number[0] = chain
-    fill_words(
-        Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, TEMPERING << SLOT_BITS, step, 0, 2
-    )  # fmt: skip
-    goes_down = uniform(scratch.words[0]) < 0.5
-    chance = uniform(scratch.words[1])
+    kernels.fill_words_of_chain(seed, TEMPERING << SLOT_BITS, chain, step, 0, 2, scratch)
+    goes_down = kernels.uniform(scratch.words[0]) < 0.5
+    chance = kernels.uniform(scratch.words[1])
     proposed = rung - 1 if goes_down else rung + 1
     if proposed < 0 or proposed >= ladder.rungs:
         return rung
@@ -883,7 +859,9 @@ def _add_priors(layout, code, row, setup, buffers, potential):
     state, units = buffers.state, setup.units
     unit_count = setup.sizes.units
     for u in range(unit_count):
-        sum_squares(layout, state.theta, units.ranges, units.first[u], units.first[u + 1], buffers.scratch)
+        kernels.sum_squares(
+            layout, state.theta, units.ranges, units.first[u], units.first[u + 1], buffers.scratch
+        )
         for lane in range(chains_in(layout, state.theta)):
             decay_row = state.point[lane] * code.rows + row
             decay = code.decays[decay_row * unit_count + u]
@@ -1084,7 +1062,7 @@ def run_chains(layout, block, chains, data, model, ladder, variance, notes, seed
     chain_pointers, table, pointers = with_pointers(chains), with_pointers(data.table), with_pointers(model)
     rungs, draws = with_pointers(ladder), with_pointers(variance)
     network = pointers.network
-    types = pointer_types(chain_pointers.theta)
+    types = kernels.pointer_types(chain_pointers.theta)
     sizes = _sizes_of(layout, chains, data, network, pointers.program, notes)
     setup = Setup(network, table, pointers.units, sizes, seed)
 

@@ -70,6 +70,7 @@ def _sigmoid(z: simd.Traced) -> simd.Traced:
 
 _probability = traced(_sigmoid)
 _exp = traced(exp)
+_load_factor = traced(load_chains)
 
 
 @traced
@@ -132,12 +133,6 @@ def _is_sign_right(z, y):
     """Return 1 where the sign of the logit z is that of the class y, and 0 elsewhere."""
     is_right = (z > 0.0).equals(y > 0.5)
     return select(is_right, z.constant(1.0), 0.0)
-
-
-@traced
-def _load_factor(layout, factors, index):
-    """Return a factor of each chain as a vector."""
-    return load_chains(layout, factors, index)
 
 
 @traced

@@ -15,21 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from heatbath.engine import kernels
 from heatbath.engine.compile import compiled
-from heatbath.engine.kernels import (
-    Moves,
-    Scratch,
-    Tensors,
-    ThermostatValues,
-    apply_segment,
-    change_of_friction,
-    fluctuate,
-    fold_operations,
-    operation_of,
-    pointer_types,
-    reserve_moves,
-    reserve_scratch,
-)
 from heatbath.engine.layouts import Alone, aligned_address, reserve
 from heatbath.engine.openmp import for_each
 from heatbath.engine.simd import (
@@ -85,10 +72,10 @@ class PieceBlocks(NamedTuple):
 class TensorBuffers(NamedTuple):
     """Pointers to the memory of a block: coefficients (operation, WIDTH, lane), and the span of a piece."""
 
-    scratch: Scratch
-    moves: Moves
+    scratch: kernels.Scratch
+    moves: kernels.Moves
     columns: Pointer
-    thermostat: ThermostatValues
+    thermostat: kernels.ThermostatValues
     span: Pointer
 
 
@@ -118,7 +105,7 @@ def fused_step(like, team, pieces, passes, finish, tensors, work, sums, units, s
     region, threads = team
     first, stop = pieces
     first_pass, stop_pass = passes
-    types = pointer_types(pointer_to(like))
+    types = kernels.pointer_types(pointer_to(like))
     operations = work.operations.shape[0]
     blocks = min(stop - first, BLOCKS * threads)
     _, size = _reserve_buffers(types, operations, 0)
@@ -141,14 +128,14 @@ def _reserve_buffers(types, operations, address):
     second result is the size of the memory.
     """
     lanes = lanes_of(types.parameter)
-    scratch, address = reserve_scratch(Alone(1), types, address)
-    moves, address = reserve_moves(1, max(operations, 1), types, address)
+    scratch, address = kernels.reserve_scratch(Alone(1), types, address)
+    moves, address = kernels.reserve_moves(1, max(operations, 1), types, address)
     columns, address = reserve(address, max(operations, 1) * WIDTH * lanes, types.float64)
     xi, address = reserve(address, 8, types.float64)
     root_tau, address = reserve(address, 8, types.float64)
     unit, address = reserve(address, 8, types.float64)
     span, address = reserve(address, 2, types.int64)
-    return TensorBuffers(scratch, moves, columns, ThermostatValues(xi, root_tau, unit), span), address
+    return TensorBuffers(scratch, moves, columns, kernels.ThermostatValues(xi, root_tau, unit), span), address
 
 
 @compiled
@@ -167,7 +154,7 @@ def _step_block(block, task, like, tensors, work, sums, units, seed):
     seed : uint64
     """
     address = task.address + block * task.buffer_size
-    buffers, _ = _reserve_buffers(pointer_types(pointer_to(like)), work.operations.shape[0], address)
+    buffers, _ = _reserve_buffers(kernels.pointer_types(pointer_to(like)), work.operations.shape[0], address)
     buffers.thermostat.unit[0] = 1.0
     mode = flush_denormals()
     piece_count = task.stop - task.first
@@ -188,7 +175,7 @@ def _step_block(block, task, like, tensors, work, sums, units, seed):
 
         buffers.span[0] = work.pieces[i, PIECE_FIRST]
         buffers.span[1] = work.pieces[i, PIECE_STOP]
-        has_read = apply_segment(
+        has_read = kernels.apply_segment(
             Alone(1), _tensors_at(t, tensors, like), buffers.span, (0, 1), buffers.moves, 0, seed,
             tensors[t, STEP], buffers.scratch, True,
         )  # fmt: skip
@@ -206,7 +193,7 @@ def _tensors_at(t, tensors, like):
     """
     number = pointer_to(like)
     skipped = tensors[t, FIRST] * like.itemsize
-    return Tensors(
+    return kernels.Tensors(
         pointer_at(tensors[t, THETA] - skipped, number),
         pointer_at(tensors[t, MOMENTUM] - skipped, number),
         pointer_at(tensors[t, GRADIENT] - skipped, number),
@@ -236,7 +223,7 @@ def _fold_for_tensor(t, start, stop, tensors, work, units, buffers):
             columns[(o * WIDTH + column) * lanes] = work.table[tensors[t, ROW], o, column]
     thermostat.xi[0] = units[tensors[t, UNIT], XI]
     thermostat.root_tau[0] = units[tensors[t, UNIT], ROOT_TAU]
-    fold_operations(
+    kernels.fold_operations(
         Alone(1), pointer_to(work.operations), start, stop, columns, thermostat, tensors[t, STEP],
         buffers.moves, 0, buffers.scratch,
     )  # fmt: skip
@@ -301,16 +288,16 @@ def _move_friction(o, u, columns, tensor, work, units, seed, scratch):
     seed : uint64
     scratch : `Scratch`, memory to work in
     """
-    operation = operation_of(pointer_to(work.operations), o)
+    operation = kernels.operation_of(pointer_to(work.operations), o)
     rung_root_tau = units[u, ROOT_TAU]
     if operation.kind == THERMOSTAT:
-        units[u, XI] += change_of_friction(
+        units[u, XI] += kernels.change_of_friction(
             columns[0], columns[1], columns[2], rung_root_tau, units[u, KINETIC], work.size[u]
         )
         return
     root_tau = columns[2] if columns[2] >= 0 else rung_root_tau
     step = tensor[STEP] + operation.offset
-    units[u, XI] = fluctuate(
+    units[u, XI] = kernels.fluctuate(
         units[u, XI], columns[0], columns[1], root_tau, seed, operation.stream_slot, tensor[CHAIN], step,
         tensor[FIRST], scratch,
     )  # fmt: skip

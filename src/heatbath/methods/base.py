@@ -158,10 +158,8 @@ class Method:
         for f in fields(self):
             self._check_option(f)
         kind: Any = type(self)
-        if not isinstance(self.word, str):
-            parse(
-                self.word, self.letters, kind.__name__
-            )  # raises an error; `_substeps` needs a hashable word
+        if not isinstance(self.word, str):  # `_substeps` needs a hashable word
+            parse(self.word, self.letters, kind.__name__)  # raises an error
         _substeps(kind, self.word)  # raises an error if the word has other letters
         self.check()
         _check_effects(kind, self.word)
@@ -284,7 +282,9 @@ class Method:
 
     def friction_on(self, values: Mapping[str, float], xi: float | None) -> float | None:
         """Return the friction of a part: ξ if it has one, otherwise γ if it has one, otherwise None."""
-        return float(values["gamma"]) if xi is None and "gamma" in values else xi
+        if xi is None and "gamma" in values:
+            return float(values["gamma"])
+        return xi
 
     def gradient_noise(self, values: Mapping[str, float], h: float, xi: float | None) -> float | None:
         """Return the variance of the gradient noise that the mean ξ implies, or None."""
@@ -565,17 +565,14 @@ def _lowering_problems(kind: type[Method], letter: str, meaning: Letter) -> list
     kicks = not lowered.isdisjoint(operations.DESCENDING)
     needs_noise = not lowered.isdisjoint(operations.ALWAYS_DRAWING)
     needs_friction = not lowered.isdisjoint(operations.WITH_FRICTION)
-    if meaning.moves != moves:
-        problems.append(f"letter {letter!r}: moves is not what its operations do")
-    if meaning.kicks != kicks:
-        problems.append(f"letter {letter!r}: kicks is not what its operations do")
-    if needs_noise and not meaning.draws:
-        problems.append(f"letter {letter!r} needs noise: draws=True")
-    if operations.ADAM in lowered and not kind.keeps_second:
-        problems.append(f"letter {letter!r} needs a second moment: keeps_second = True")
-    if needs_friction and not _thermostat(kind):
-        problems.append(f"letter {letter!r} needs a ξ: thermostat = 'part' or 'tensor'")
-    return problems
+    is_wrong = {
+        ": moves is not what its operations do": meaning.moves != moves,
+        ": kicks is not what its operations do": meaning.kicks != kicks,
+        " needs noise: draws=True": needs_noise and not meaning.draws,
+        " needs a second moment: keeps_second = True": operations.ADAM in lowered and not kind.keeps_second,
+        " needs a ξ: thermostat = 'part' or 'tensor'": needs_friction and not _thermostat(kind),
+    }
+    return problems + [f"letter {letter!r}{text}" for text, applies in is_wrong.items() if applies]
 
 
 def _thermostat(kind: type[Method]) -> str | None:

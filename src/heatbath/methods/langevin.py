@@ -14,10 +14,10 @@ import numpy as np
 
 from heatbath._internal.checks import FRICTION, NON_NEGATIVE
 from heatbath.methods import operations
-from heatbath.methods.base import Method, gaussian_prior, singles, varying
+from heatbath.methods.base import Method, gaussian_prior, varying
 from heatbath.methods.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
 from heatbath.methods.ranges import Between, between
-from heatbath.methods.schedules import Coefficient
+from heatbath.methods.schedules import Coefficient, bounds
 from heatbath.methods.splitting import WordError, erases_force, require
 
 
@@ -100,11 +100,8 @@ class Langevin(Method):
     def check(self) -> None:
         """Raise WordError if a letter is missing, or if infinite friction would erase the force."""
         require(self.word, "Langevin", "ABO")
-        infinite = any(
-            math.isinf(gamma if isinstance(gamma, float) else gamma.range()[1])
-            for gamma in singles(self.gamma)
-        )
-        if infinite and erases_force(self.word):
+        _, highest_gamma = bounds(self.gamma)
+        if math.isinf(highest_gamma) and erases_force(self.word):
             raise WordError(
                 f"word {self.word!r} with gamma = inf: an O follows every B before any A, so the force would "
                 "be erased: choose a finite gamma or a word such as 'BAOAB' or 'OBA'"

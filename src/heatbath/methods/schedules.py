@@ -311,24 +311,17 @@ class Cycle:
         """
         high = real("Cycle: high", self.high, POSITIVE)
         tau = real("Cycle: tau", self.tau, NON_NEGATIVE)
-        period = whole("Cycle: period", self.period, low=1)
-        low = high / 10
-        if self.low is not None:
-            low = real("Cycle: low", self.low, NON_NEGATIVE)
-        exploring = tau / 100
-        if self.exploring is not None:
-            exploring = real("Cycle: exploring", self.exploring, NON_NEGATIVE)
-        sampling = real("Cycle: sampling", self.sampling, Interval(low=0.0, high=1.0, open=True))
-        samples = whole("Cycle: samples", self.samples, low=1)
+        low = high / 10 if self.low is None else self.low
+        exploring = tau / 100 if self.exploring is None else self.exploring
         store(
             self,
-            period=period,
+            period=whole("Cycle: period", self.period, low=1),
             high=high,
             tau=tau,
-            low=low,
-            exploring=exploring,
-            sampling=sampling,
-            samples=samples,
+            low=real("Cycle: low", low, NON_NEGATIVE),
+            exploring=real("Cycle: exploring", exploring, NON_NEGATIVE),
+            sampling=real("Cycle: sampling", self.sampling, Interval(low=0.0, high=1.0, open=True)),
+            samples=whole("Cycle: samples", self.samples, low=1),
         )
         if self.samples > self._sampling_steps:
             raise ValueError(

@@ -222,6 +222,8 @@ def erases_force(word: str) -> bool:
     >>> [erases_force(word) for word in ("BOA", "OAB", "BAOAB")]
     [True, True, False]
     """
-    kicks = [position for position, letter in enumerate(word) if letter == "B"]
-    until_drift = ((word[position + 1 :] + word[:position]).partition("A")[0] for position in kicks)
-    return all("O" in letters for letters in until_drift)
+    for position, letter in enumerate(word):
+        letters_before_drift, _, _ = (word[position + 1 :] + word[:position]).partition("A")
+        if letter == "B" and "O" not in letters_before_drift:
+            return False
+    return True

@@ -59,9 +59,8 @@ from heatbath.reference.random import MOST_TARGETS
 SHAPE, SCALE = 1.0, 0.01
 """a and b of the prior IG(a, b v) of the noise variance, where v is the variance of the targets."""
 FEWEST_STEPS_BETWEEN_DRAWS = 50  # steps between two draws of the variance, at least
-COST_OF_DRAW = (
-    4.0  # steps between two draws, at least, in units of a draw's cost: a forward pass over all examples
-)
+# Steps between two draws, at least, in units of a draw's cost: a forward pass over all examples
+COST_OF_DRAW = 4.0
 GRADIENT_COST = 3.0  # of a training step, in forward passes: one forward, and one backward that costs two
 TAILS = 4.0  # factor on this cost if each example has its own λ (measured with 50 hidden units)
 SAME = 1e-9  # relative difference of sums of weights that is rounding

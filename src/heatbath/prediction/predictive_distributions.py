@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,9 @@ TANGENTS = 8  # Newton steps to a quantile after which every second step bisects
 SD_OVER_MEAN_DEVIATION = 1.25  # of a normal distribution, about √(π/2)
 TINY = 1e-300  # smaller numbers are not exact
 UNCOUNTED = 1e12  # rate from which on counts are treated as normal, to 1e-6
+
+
+Bounds: TypeAlias = Callable[[float, Floats, Floats], tuple[Floats, Floats]]
 
 
 class Law(NamedTuple):
@@ -52,7 +55,7 @@ class Law(NamedTuple):
     cdf: Callable[[Floats, Floats, Floats], Floats]
     log_density: Callable[[Floats, Floats, Floats], Floats]
     standard: Callable[[float], float]
-    bounds: Callable[[float, Floats, Floats], tuple[Floats, Floats]]
+    bounds: Bounds
     variance: Callable[[Floats, Floats], Floats]
     draw: Callable[[np.random.Generator, Floats, Floats], Floats]
     is_discrete: bool = False
@@ -85,10 +88,14 @@ def _normal_standard(share: float) -> float:
     return float(ndtri(share))
 
 
-def _normal_bounds(share: float, mean: Floats, scale: Floats) -> tuple[Floats, Floats]:
-    """Return the quantile of N(mean, scale²) twice, because it is exact."""
-    quantile = mean + _normal_standard(share) * scale
-    return quantile, quantile
+def _exact_bounds(standard: Callable[[float], float]) -> Bounds:
+    """Return the `bounds` of a `Law` from its `standard`: the quantile twice, because it is exact."""
+
+    def bounds(share: float, mean: Floats, scale: Floats) -> tuple[Floats, Floats]:
+        quantile = mean + standard(share) * scale
+        return quantile, quantile
+
+    return bounds
 
 
 def _normal_draw(generator: np.random.Generator, mean: Floats, scale: Floats) -> Floats:
@@ -100,7 +107,7 @@ NORMAL = Law(
     _normal_cdf,
     _normal_log_density,
     _normal_standard,
-    _normal_bounds,
+    _exact_bounds(_normal_standard),
     lambda mean, scale: scale**2,
     _normal_draw,
 )
@@ -182,15 +189,11 @@ def student(degrees: float) -> Law:
             ratio = math.inf
         return math.copysign(math.sqrt(degrees * ratio), share - 0.5)
 
-    def bounds(share: float, mean: Floats, scale: Floats) -> tuple[Floats, Floats]:
-        quantile = mean + standard(share) * scale
-        return quantile, quantile
-
     return Law(
         cdf=lambda y, mean, scale: stdtr(degrees, _standardised(y, mean, scale)),
         log_density=log_density,
         standard=standard,
-        bounds=bounds,
+        bounds=_exact_bounds(standard),
         variance=lambda mean, scale: variance_of_t * scale**2,
         draw=lambda generator, mean, scale: mean + scale * generator.standard_t(degrees, mean.shape),
     )
@@ -500,7 +503,9 @@ def mixture_of(likelihood: Likelihood, outputs: Floats, variances: Floats | None
         scale = np.sqrt(variances) * likelihood.problem.target_scale
         return Mixture(values, scale, student(likelihood.degrees))
     noise = likelihood.noise(outputs, variances)
-    return Mixture(values, np.zeros((len(values), values.shape[-1])) if noise is None else np.sqrt(noise))
+    if noise is None:
+        return Mixture(values, np.zeros((len(values), values.shape[-1])))
+    return Mixture(values, np.sqrt(noise))
 
 
 @dataclass(frozen=True, eq=False)
@@ -518,9 +523,8 @@ class Categorical:
         from scipy.special import log_softmax
 
         labels = numbers("y", y, (2,)).astype(np.int64)
-        return np.asarray(
-            np.take_along_axis(log_softmax(self._class_logits(), axis=-1), labels[None], axis=-1)
-        )
+        log_probabilities = log_softmax(self._class_logits(), axis=-1)
+        return np.asarray(np.take_along_axis(log_probabilities, labels[None], axis=-1))
 
     def draw(self, seed: int = 0) -> NDArray[np.int64]:
         """Draw new classes, one for each sample: (samples, examples, 1)."""

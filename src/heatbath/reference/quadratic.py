@@ -66,8 +66,8 @@ def one_step(
 
     K = np.atleast_2d(np.asarray(hessian, dtype=np.float64))
     N = len(K)
-    slot_counts = [len([s for s in method.substeps if s.kind.draws]) for method in partition.methods.values()]
-    slots = max(slot_counts)
+    methods = partition.methods.values()
+    slots = max(sum(substep.kind.draws for substep in method.substeps) for method in methods)
     # one chain for each component of x, of each noise letter (a rotated step, too, has each of them once),
     # and of the noise of the gradient
     inputs = np.eye(2 * N + slots * N + N)

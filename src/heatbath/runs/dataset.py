@@ -249,9 +249,7 @@ def lengths(plan: Plan, step: int, chains: range | None = None, first: int = 0) 
     """
     all_chains = range(plan.total) if chains is None else chains
     points = 0 if plan.average is None else len(plan.average)
-    bins = 0
-    if plan.histogram is not None:
-        _, _, bins = plan.histogram
+    bins = 0 if plan.histogram is None else plan.histogram[2]
     return {
         "chain": len(all_chains),
         "parameter": plan.parameters,

@@ -66,17 +66,13 @@ def points(methods: Methods) -> list[GridPoint]:
     if not isinstance(methods, Partition):
         return [GridPoint({"method": name}, partition) for name, partition in methods.items()]
     lists = methods.axes()
-    if not lists:
-        return [GridPoint({}, methods)]
-    labels = list(axes(methods))
-    indices = product(*(range(len(values)) for values in lists.values()))
-    return [_point_at(methods, lists, labels, index) for index in indices]
+    return [_point_with(methods, lists, values) for values in product(*lists.values())]
 
 
-def _point_at(
-    partition: Partition, lists: Mapping[str, tuple[Value, ...]], labels: list[str], index: tuple[int, ...]
+def _point_with(
+    partition: Partition, lists: Mapping[str, tuple[Value, ...]], values: tuple[Value, ...]
 ) -> GridPoint:
-    """Return the point of a grid at an index: its labels, and the partition with one value of every list.
+    """Return the point of a grid with one value of every list: its labels, and its partition.
 
     Parameters
     ----------
@@ -84,22 +80,19 @@ def _point_at(
         The partition that spans the grid, with tuples of values as coefficients.
     lists
         These tuples by axis, such as `tau`, or `hidden.tau` where parts have different ones.
-    labels
-        The names of these axes in the results.
-    index
-        The position on each axis.
+    values
+        The value on each axis.
     """
-    positions = dict(zip(lists, index, strict=True))
+    value_on = dict(zip(lists, values, strict=True))
 
-    def value_at_index(name: str, value: Coefficient) -> Value:
+    def chosen_value(name: str, value: Coefficient) -> Value:
         if not isinstance(value, tuple):
             return value  # type: ignore[return-value]
         axis = next(axis for axis in lists if axis.rpartition(".")[2] == name and lists[axis] == value)
-        return value[positions[axis]]  # type: ignore[no-any-return]
+        return value_on[axis]
 
-    at_index = (lists[axis][position] for axis, position in positions.items())
-    label_of: dict[str, object] = dict(zip(labels, at_index, strict=True))
-    return GridPoint(label_of, _map_coefficients(partition, value_at_index))
+    labels: dict[str, object] = {_axis_label(axis): value for axis, value in value_on.items()}
+    return GridPoint(labels, _map_coefficients(partition, chosen_value))
 
 
 def first_point(partition: Partition) -> Partition:

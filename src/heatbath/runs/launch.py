@@ -20,7 +20,7 @@ from heatbath.runs.continuation import plan_differences
 from heatbath.runs.dataset import check_memory, gather
 from heatbath.runs.distributed.pools import Pool, pool_here
 from heatbath.runs.distributed.scheduler import BlockScheduler, BlockSizes
-from heatbath.runs.distributed.store import EarlierRun, Store, check_dask, discard
+from heatbath.runs.distributed.store import Store, check_dask, discard
 from heatbath.runs.plan import Plan
 from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run, begun_elsewhere, load
@@ -155,9 +155,8 @@ def _run_in_blocks(plan: Plan, earlier: Run | None, pool: Pool, execution: _Exec
         file.check_replaceable(Path(checkpoint))
         folder = _blocks_folder(checkpoint)
 
-    start = None if earlier is None else EarlierRun(earlier.step, earlier.data)
     former = "" if earlier is None else earlier.former
-    with Store.locked(plan, folder, start) as store:
+    with Store.locked(plan, folder, earlier) as store:
         _compute_blocks(store, pool, execution.threads or 1, execution)
         run = Run(plan, plan.steps, store.joined(), former)
         if checkpoint is not None:
@@ -177,27 +176,22 @@ def _run_in_folder(plan: Plan, earlier: Run | None, folder: Path, execution: _Ex
     _warn_of_former(earlier)
     warn_of_stale_noise(plan, plan.steps)
 
-    start = None
-    begin = 0
-    if earlier is not None:
-        start = EarlierRun(earlier.step, earlier.data, earlier.former)
-        begin = earlier.step
-
-    with Store.locked(plan, folder, copied=start) as store:
+    with Store.locked(plan, folder, copied=earlier) as store:
         if store.done < plan.total:
-            _complete_folder(store, start, execution)
+            _complete_folder(store, earlier, execution)
+    begin = 0 if earlier is None else earlier.step
     report_losses(store.losses(), plan.total, begin)
     return Run(plan, plan.steps, store.lazy(), store.former)
 
 
-def _complete_folder(store: Store, start: EarlierRun | None, execution: _Execution) -> None:
+def _complete_folder(store: Store, earlier: Run | None, execution: _Execution) -> None:
     """Copy the run that a store continues into it, and compute all blocks that are then missing.
 
     Parameters
     ----------
     store
         The locked store of a folder, to which blocks are added.
-    start
+    earlier
         The run to copy; None if the store begins at step 0.
     execution
         How to run the plan; without a pool the blocks are computed in this process, with all its threads.
@@ -211,9 +205,9 @@ def _complete_folder(store: Store, start: EarlierRun | None, execution: _Executi
         threads = execution.threads or 1
 
     with workers as pool:
-        if start is not None:
+        if earlier is not None:
             chains_of_block = BlockSizes(store.plan, pool.workers(threads), threads, 0).even()
-            store.copy_run(start, chains_of_block)
+            store.copy_run(earlier, chains_of_block)
         _compute_blocks(store, pool, threads, execution)
 
 

@@ -28,23 +28,12 @@ from heatbath.methods.partition import Part, Partition
 from heatbath.methods.schedules import MOST_STEPS, at
 from heatbath.models.dense import MLP
 from heatbath.models.likelihood import settle
-from heatbath.runs import grid
+from heatbath.runs import grid, simulation
 from heatbath.runs.continuation import change_plan
 from heatbath.runs.dataset import EnsembleGroup, gather
 from heatbath.runs.plan import Batch, Plan, RunSettings, make_plan
 from heatbath.runs.predictions import standardised_inputs
 from heatbath.runs.run import Run
-from heatbath.runs.simulation import (
-    NO_HISTOGRAM,
-    descend,
-    inputs_table,
-    make_descent,
-    make_ensemble,
-    one_blas_thread_if,
-    start_of,
-    test_table,
-    training_table,
-)
 
 SAVING_INTERVAL = 0.5  # seconds of work between two states that are saved to go back to
 SAVED_STATES = 4  # the oldest is then some two seconds before a chain diverges, where it is still well
@@ -173,14 +162,14 @@ class LiveRun:
         steps = 1
         plan = make_plan(problem, network, partition, steps, batch, chains, settings, call="train")
         self._plan = plan
-        self._table = training_table(plan)
-        self._test_table = test_table(plan)
+        self._table = simulation.training_table(plan)
+        self._test_table = simulation.test_table(plan)
         self._threads = threads
         self._chains = np.arange(plan.chains)
         self._records: list[_Record] = []
         self._seconds_per_step = 0.0
         self._inputs = np.empty((0, plan.problem.inputs))  # of the latest `look`, standardised
-        self._inputs_table = inputs_table(self._inputs, plan)
+        self._inputs_table = simulation.inputs_table(self._inputs, plan)
 
         self._ensemble = self._make_ensemble(None, partition)
         self._saved: deque[_SavedState] = deque([self._state()], SAVED_STATES)
@@ -215,7 +204,7 @@ class LiveRun:
     @property
     def start(self) -> NDArray[np.float64]:
         """Parameters of every chain at the start, (chains, parameters)."""
-        return start_of(self._plan, self._chains)
+        return simulation.start_of(self._plan, self._chains)
 
     @property
     def theta(self) -> NDArray[Any]:
@@ -263,9 +252,7 @@ class LiveRun:
             if self._simpler_from and self.step >= self._simpler_from:
                 latest = grid.latest_coefficients(self.partition)
                 self._ensemble = self._make_ensemble(self._ensemble, latest)
-            piece_end = end
-            if self._simpler_from:
-                piece_end = min(end, self._simpler_from)
+            piece_end = min(end, self._simpler_from or end)
             self._ensemble.advance(piece_end - self.step)
 
     def _learn_pace(self, seconds_per_step: float) -> None:
@@ -273,12 +260,9 @@ class LiveRun:
 
         A faster call replaces it at once, as earlier ones may have compiled.
         """
-        earlier = self._seconds_per_step
-        if not earlier:
-            self._seconds_per_step = seconds_per_step
-        else:
-            mean = PACE_MEMORY * earlier + (1 - PACE_MEMORY) * seconds_per_step
-            self._seconds_per_step = min(seconds_per_step, mean)
+        earlier = self._seconds_per_step or seconds_per_step
+        mean = PACE_MEMORY * earlier + (1 - PACE_MEMORY) * seconds_per_step
+        self._seconds_per_step = min(seconds_per_step, mean)
 
     def advance_for(self, seconds: float, most: int = MOST_STEPS) -> int:
         """Make steps for about this number of seconds, and return their number, at least one.
@@ -408,15 +392,12 @@ class LiveRun:
         died = chains.died.copy()  # the observer's own, as it stops a chain whose outputs overflow
         observer.chains = observer.chains._replace(theta=chains.theta, noise=chains.noise, died=died)
 
-        sample_count = 0
-        inputs = None
-        if with_outputs:
-            sample_count = 1
-            inputs = self._inputs_table
+        sample_count = 1 if with_outputs else 0
+        inputs = self._inputs_table if with_outputs else None
+        bins = histogram or simulation.NO_HISTOGRAM
         # The notes are arrays, which fill while the observer works
         notes = observer.take_notes(
-            [0], [losses], self._test_table, histogram=histogram or NO_HISTOGRAM, last=sample_count,
-            average=inputs,
+            [0], [losses], self._test_table, histogram=bins, last=sample_count, average=inputs
         )  # fmt: skip
         work_on_groups = observer.work(sample_count)
         with self._one_blas_thread():
@@ -482,12 +463,12 @@ class LiveRun:
         settled = settle(partition, plan.network, plan.problem, plan.batch)
         draws_noise = settled.draws is not None
         program = compile_program(partition, plan.layers, plan.rotated, draws_noise, settled.parts)
-        theta = start_of(plan, self._chains) if previous is None else previous.chains.theta
+        theta = simulation.start_of(plan, self._chains) if previous is None else previous.chains.theta
 
         last_change = grid.last_change_step(partition)
         # One step later, since the first letters of a step still close the step before, with its coefficients
         self._simpler_from = last_change + 1 if last_change else 0
-        return make_ensemble(
+        return simulation.make_ensemble(
             plan, [program], settled, theta, self._table, self._chains, self._threads, previous
         )
 
@@ -497,7 +478,7 @@ class LiveRun:
         still = Partition({key: Frozen() for key in self.partition.methods}, 1.0, self.partition.posterior)
         program = compile_program(still, plan.layers)
         settled = settle(self.partition, plan.network, plan.problem, plan.batch)._replace(draws=None)
-        observer = make_ensemble(
+        observer = simulation.make_ensemble(
             replace(plan, batch=1), [program], settled, self._ensemble.chains.theta, self._table,
             self._chains, self._threads, self._ensemble,
         )  # fmt: skip
@@ -516,7 +497,7 @@ class LiveRun:
 
     def _one_blas_thread(self) -> AbstractContextManager[object]:
         """Return a context in which BLAS has one thread, as in every run, if the network uses it."""
-        return one_blas_thread_if(isinstance(self._ensemble.layout, Wide))
+        return simulation.one_blas_thread_if(isinstance(self._ensemble.layout, Wide))
 
     def _state(self) -> _SavedState:
         """Return a copy of everything from which the run continues."""
@@ -534,7 +515,7 @@ class LiveRun:
         x = standardised_inputs(self._plan.problem, X)
         if not np.array_equal(x, self._inputs):
             self._inputs = x
-            self._inputs_table = inputs_table(x, self._plan)
+            self._inputs_table = simulation.inputs_table(x, self._plan)
 
     @np.errstate(over="ignore", invalid="ignore")  # in chains that diverge
     def _configurational(self) -> dict[str, Floats]:
@@ -572,7 +553,7 @@ class LiveRun:
         chains = self._ensemble.chains
         if self._descent is None:
             noise = chains.noise if chains.noise.shape[1] else None
-            self._descent = make_descent(
+            self._descent = simulation.make_descent(
                 self._plan, chains.theta, self._table, self._chains, noise, self._threads,
                 self._ensemble.layout,
             )  # fmt: skip
@@ -582,4 +563,4 @@ class LiveRun:
         state.died[...] = chains.died
         self._descent.step = 0
         with self._one_blas_thread():
-            return descend(self._descent)
+            return simulation.descend(self._descent)

@@ -102,14 +102,10 @@ def spread_samples(steps: int, samples: int | None, burn_in: int | None, thin: i
         If the three do not fit together.
     """
     are_both_given = burn_in is not None and thin is not None
-    if burn_in is None:
-        burn_in = 0
     steps = whole("steps", steps, low=1, high=MOST_STEPS)
-    burn_in = whole("burn_in", burn_in, low=0, high=steps)
+    burn_in = 0 if burn_in is None else whole("burn_in", burn_in, low=0, high=steps)
     if samples is None:
-        if thin is None:
-            return burn_in, 1
-        return burn_in, thin
+        return burn_in, 1 if thin is None else thin
 
     samples = whole("samples", samples, low=1, high=steps + 1)
     steps_left = steps - burn_in

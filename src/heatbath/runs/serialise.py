@@ -203,14 +203,6 @@ def _from_plain(plain: Any) -> Any:
     """Return the coefficient or option with these plain values."""
     if isinstance(plain, list):
         return [_from_plain(single) for single in plain]
-    value = _with_infinities(plain)
-    return from_plain(value) if isinstance(plain, Mapping) else value
-
-
-def _with_infinities(plain: Any) -> Any:
-    """Return plain values with infinity for "inf"."""
     if isinstance(plain, Mapping):
-        return {name: _with_infinities(single) for name, single in plain.items()}
-    if isinstance(plain, list):
-        return [_with_infinities(single) for single in plain]
+        return from_plain({name: _from_plain(single) for name, single in plain.items()})
     return math.inf if plain == "inf" else plain

@@ -178,9 +178,8 @@ def samples_of_run(run: Run, X: ArrayLike | None, latest: int | None) -> Network
     if not alive.any():
         raise ValueError("all chains of this run diverged: there are no samples to give")
 
-    latest_samples = slice(None)
-    if latest is not None:
-        latest_samples = slice(-whole("latest", latest, low=1), None)
+    first_sample = 0 if latest is None else -whole("latest", latest, low=1)
+    latest_samples = slice(first_sample, None)
     theta = kept_samples(run)[alive, latest_samples]
     variances = noise_variances(run, "samples")
     if variances is not None:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from heatbath._internal.checks import NON_NEGATIVE, real, shown
+from heatbath._internal.extras import needed
 from heatbath._internal.warnings import UntrackedWarning, warn
 from heatbath.runs.progress import Progress
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 10.0  # seconds that the end of a run waits for a tracker that makes no headway
 MOST_JOBS = 10_000  # kept for a tracker that cannot be written: points of three hours
+NOT_INSTALLED = "hb.trackers.{0} needs {0}, an extra: pip install 'heatbath[{0}]'"
 MLFLOW_BATCH = 100  # parameters that MLflow takes at once
 
 Setting: TypeAlias = bool | int | float | str
@@ -255,13 +257,11 @@ def tensorboard(folder: str | os.PathLike[str], *, every: float = 1.0) -> Tracke
     every
         The least number of seconds between two points.
     """
-    try:
+    with needed(NOT_INSTALLED.format("tensorboard")):
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.plugins.hparams.summary_v2 import hparams_pb
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
-    except ModuleNotFoundError as error:
-        raise _missing("tensorboard", error) from error
 
     def write(summary: Any, step: int, when: float) -> None:
         writer.add_event(Event(wall_time=when, step=step, summary=summary))
@@ -293,11 +293,9 @@ def mlflow(run: Any = None, *, every: float = 1.0) -> Tracker:
     every
         The least number of seconds between two points.
     """
-    try:
+    with needed(NOT_INSTALLED.format("mlflow")):
         import mlflow
         from mlflow.entities import Metric, Param
-    except ModuleNotFoundError as error:
-        raise _missing("mlflow", error) from error
     if run is not None and not hasattr(run, "info"):
         raise TypeError(f"run must be a run of MLflow, such as mlflow.start_run(), or None; got {shown(run)}")
     client = mlflow.MlflowClient()
@@ -334,10 +332,8 @@ def wandb(run: Any = None, *, every: float = 1.0) -> Tracker:
     every
         The least number of seconds between two points.
     """
-    try:
+    with needed(NOT_INSTALLED.format("wandb")):
         import wandb
-    except ModuleNotFoundError as error:
-        raise _missing("wandb", error) from error
     if run is not None and not hasattr(run, "define_metric"):
         raise TypeError(f"run must be a run of W&B, such as wandb.init(), or None; got {shown(run)}")
 
@@ -398,14 +394,6 @@ def _flattened_parts(parts: Iterable[Mapping[str, Any]], prefix: str) -> Iterato
 def _finite(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
     """Return the finite values, with a prefix in front of their names."""
     return {prefix + name: float(value) for name, value in values.items() if math.isfinite(value)}
-
-
-def _missing(package: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """Return the error that says how to install a package."""
-    return ModuleNotFoundError(
-        f"hb.trackers.{package} needs {package}, an extra: pip install 'heatbath[{package}]' ({error})",
-        name=error.name,
-    )
 
 
 def _as_text(error: Exception) -> str:

@@ -97,13 +97,9 @@ class SharedPlan(NamedTuple):
 
 def _modules_of(plan: Plan) -> tuple[str, ...]:
     """Return the modules that define the methods of a plan, other than heatbath's own, in order."""
-    modules = set()
-    for partition in plan.named.values():
-        for method in partition.methods.values():
-            module = module_of(type(method))
-            if module is not None:
-                modules.add(module)
-    return tuple(sorted(modules))
+    methods = [method for partition in plan.named.values() for method in partition.methods.values()]
+    modules = {module_of(type(method)) for method in methods}
+    return tuple(sorted(module for module in modules if module is not None))
 
 
 @dataclass(frozen=True)

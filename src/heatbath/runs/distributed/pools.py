@@ -29,6 +29,7 @@ from joblib.parallel import get_active_backend
 
 from heatbath._internal import atomic_write
 from heatbath._internal.checks import shown
+from heatbath._internal.extras import needed
 from heatbath.runs.distributed.block import FinishedBlock, SharedPlan, Task
 from heatbath.runs.distributed.store import about_block
 from heatbath.runs.distributed.worker import compute
@@ -438,10 +439,8 @@ def open_executor(name: str) -> Iterator[object]:
         yield _import_ray()  # which is not shut down, as other code may use it
         return
 
-    try:
+    with needed(NO_DASK):
         from distributed import Client
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(NO_DASK, name="distributed") from error
     with Client(name) as client:
         yield client
 
@@ -453,8 +452,6 @@ def _ignore_interrupts() -> None:
 
 def _import_ray() -> Any:
     """Return the module `ray`, or raise an error that says how to install it."""
-    try:
+    with needed(NO_RAY):
         import ray
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(NO_RAY, name="ray") from error
     return ray

@@ -275,7 +275,7 @@ class BlockScheduler:
         """
         about = block.about
         if continues:
-            self._means.remove(self.store.blocks[about.first][-2].about)
+            self._means.add(self.store.blocks[about.first][-2].about, sign=-1)
         self._means.add(about)
         if about.end < self.plan.steps:
             self.unfinished.append(UnfinishedChains(about, block.state))
@@ -323,10 +323,6 @@ class Means:
             if math.isfinite(mean):
                 self._sums[name] = self._sums.get(name, Fraction()) + signed_count * Fraction(mean)
                 self._counts[name] = self._counts.get(name, 0) + signed_count
-
-    def remove(self, about: About) -> None:
-        """Take the values of a block away, as there is a later one of its chains."""
-        self.add(about, -1)
 
     def values(self) -> dict[tuple[str, ...], float]:
         """Return all means that are known: by ("loss",), ("accuracy",), and ("temperature", part)."""

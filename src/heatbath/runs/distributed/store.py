@@ -22,18 +22,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath._internal import atomic_write
+from heatbath._internal.extras import needed
 from heatbath._internal.warnings import DifferentBitsWarning, warn
-from heatbath.runs import file
+from heatbath.runs import dataset, file
 from heatbath.runs.continuation import plan_differences
-from heatbath.runs.dataset import (
-    ResultVariable,
-    RunPiece,
-    check_arrays,
-    computed_results,
-    final_labels,
-    join,
-    lengths,
-)
 from heatbath.runs.distributed.block import (
     NAME,
     About,
@@ -51,6 +43,8 @@ from heatbath.runs.simulation import Loss
 if TYPE_CHECKING:
     import dask.array
 
+    from heatbath.runs.run import Run
+
 try:
     import fcntl
 except ImportError:  # not on Windows
@@ -61,14 +55,6 @@ PLAN = "plan.nc"
 LOCK = ".lock"
 LISTED_NAMES = 3  # of the files that do not belong in a folder of blocks
 NO_DASK = "runs in a folder are read with Dask, an extra: pip install 'heatbath[dask]'"
-
-
-class EarlierRun(NamedTuple):
-    """The run that blocks continue; `former` is the version that began it, if it rounded otherwise."""
-
-    step: int
-    data: xr.Dataset
-    former: str = ""
 
 
 class FolderPlan(NamedTuple):
@@ -119,8 +105,8 @@ class Store:
         self,
         plan: Plan,
         folder: Path | None = None,
-        earlier: EarlierRun | None = None,
-        copied: EarlierRun | None = None,
+        earlier: Run | None = None,
+        copied: Run | None = None,
         finished: bool = False,
     ) -> None:
         """Read the blocks that are in the folder, and check that they fit to the plan and to one another.
@@ -137,11 +123,8 @@ class Store:
         self._firsts: list[int] = []  # keys of `blocks` in order
         self._reported_hosts: set[str] = set()  # computers on which bits may differ
 
-        digest = None
-        self._folder_plan: FolderPlan | None = None
-        if folder is not None:
-            self._folder_plan = _plan_in_folder(folder, plan, copied)
-            digest = self._folder_plan.digest
+        self._folder_plan = None if folder is None else _plan_in_folder(folder, plan, copied)
+        digest = None if self._folder_plan is None else self._folder_plan.digest
         self.shared = SharedPlan.of_plan(plan, digest)
         self._machine = machine(plan, self.shared.modules)
         if folder is not None:
@@ -171,8 +154,8 @@ class Store:
         cls,
         plan: Plan,
         folder: Path | None,
-        earlier: EarlierRun | None = None,
-        copied: EarlierRun | None = None,
+        earlier: Run | None = None,
+        copied: Run | None = None,
     ) -> Iterator[Store]:
         """Yield a store to which blocks can be added, and hold the lock of its folder in the context.
 
@@ -208,7 +191,7 @@ class Store:
             atomic_write.write(path, block.content)
             self._keep(Block(about, path))
 
-    def copy_run(self, run: EarlierRun, chains: int) -> None:
+    def copy_run(self, run: Run, chains: int) -> None:
         """Add a run as blocks of those chains that have none yet, with one block at a time in memory.
 
         Parameters
@@ -228,7 +211,7 @@ class Store:
             for first, stop in pairwise([missing.start, *inside, missing.stop]):
                 self._copy_chains(run, first, stop)
 
-    def _copy_chains(self, run: EarlierRun, first: int, stop: int) -> None:
+    def _copy_chains(self, run: Run, first: int, stop: int) -> None:
         """Add the chains `first` to `stop` - 1 of a run as one block."""
         data = file.in_order(run.data.isel(chain=slice(first, stop)).compute())
         about = About(
@@ -344,17 +327,17 @@ class Store:
         Blocks that are in memory are given up for that.
         """
         earlier = None if self.earlier is None else self.earlier.data
-        return join(self.plan, self._pieces(), earlier)
+        return dataset.join(self.plan, self._pieces(), earlier)
 
-    def _pieces(self) -> Iterator[RunPiece]:
+    def _pieces(self) -> Iterator[dataset.RunPiece]:
         """Yield the data of all blocks, and drop those that were in memory."""
-        names = [result.name for result in computed_results(self.plan)]
+        names = [result.name for result in dataset.computed_results(self.plan)]
         for first in self._firsts:
             for block in self.blocks[first]:
                 about = block.about
                 arrays = block.arrays(names)
-                check_arrays(self.plan, arrays, about.chains, about.begin, about.end)
-                yield RunPiece(about.chains, about.begin, about.end, arrays)
+                dataset.check_arrays(self.plan, arrays, about.chains, about.begin, about.end)
+                yield dataset.RunPiece(about.chains, about.begin, about.end, arrays)
             if self.folder is None:
                 self.blocks[first] = [Block(block.about, b"") for block in self.blocks[first]]
 
@@ -366,15 +349,15 @@ class Store:
         """
         check_dask()
         variables: dict[str, Any] = {}
-        for result in computed_results(self.plan):
+        for result in dataset.computed_results(self.plan):
             array: Any = self._lazy_result(result)
             if result.dimensions == ("chain",):
                 array = array.compute()
             variables[result.name] = result.dimensions, array
         earlier_labels = None if self._folder_plan is None else self._folder_plan.labels
-        return xr.Dataset(variables, final_labels(self.plan, earlier_labels))
+        return xr.Dataset(variables, dataset.final_labels(self.plan, earlier_labels))
 
-    def _lazy_result(self, result: ResultVariable) -> dask.array.Array:
+    def _lazy_result(self, result: dataset.ResultVariable) -> dask.array.Array:
         """Return a result of all chains as an array of Dask, which reads blocks when it is computed.
 
         A recorded result is joined from all blocks of its chains; the state is that of their last block.
@@ -392,13 +375,13 @@ class Store:
             of_chains.append(array)
         return dask.array.concatenate(of_chains, axis=result.dimensions.index("chain"))
 
-    def _lazy_part(self, result: ResultVariable, block: Block) -> dask.array.Array:
+    def _lazy_part(self, result: dataset.ResultVariable, block: Block) -> dask.array.Array:
         """Return a result of one block as an array of Dask."""
         import dask
         import dask.array
 
         about = block.about
-        length = lengths(self.plan, about.end, about.chains, about.begin)
+        length = dataset.lengths(self.plan, about.end, about.chains, about.begin)
         shape = tuple(length[name] for name in result.dimensions)
         delayed = dask.delayed(_read_result, pure=True)(str(block.content), result.name)
         return dask.array.from_delayed(delayed, shape, result.dtype(self.plan))
@@ -417,10 +400,8 @@ def _read_result(path: str, name: str) -> NDArray[Any]:
 
 def check_dask() -> None:
     """Raise ModuleNotFoundError unless Dask is installed."""
-    try:
+    with needed(NO_DASK):
         import dask.array  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(NO_DASK, name="dask") from error
 
 
 def _check_content(about: About, content: bytes) -> None:
@@ -525,7 +506,7 @@ def _make_folder(folder: Path) -> None:
         raise atomic_write.failed(error, folder, "made") from None
 
 
-def _plan_in_folder(folder: Path, plan: Plan, copied: EarlierRun | None) -> FolderPlan:
+def _plan_in_folder(folder: Path, plan: Plan, copied: Run | None) -> FolderPlan:
     """Return the digest and labels in the plan file of a folder; make the folder and the file if need be.
 
     Raises ValueError if the folder is of another plan.
@@ -557,7 +538,7 @@ def _plan_in_folder(folder: Path, plan: Plan, copied: EarlierRun | None) -> Fold
     return FolderPlan(hashlib.sha256(content).hexdigest(), labels, former)
 
 
-def _write_plan(path: Path, plan: Plan, copied: EarlierRun | None) -> None:
+def _write_plan(path: Path, plan: Plan, copied: Run | None) -> None:
     """Write the file of a plan with the labels of its points, or raise if there are other files beside it."""
     names = [entry.name for entry in path.parent.iterdir() if not atomic_write.is_leftover(entry)]
     strange_names = sorted(name for name in names if name != LOCK)

@@ -20,18 +20,7 @@ from threadpoolctl import threadpool_info
 from heatbath.engine.compile import once, reporting
 from heatbath.runs import file
 from heatbath.runs.dataset import gather
-from heatbath.runs.distributed.block import (
-    AbandonedError,
-    About,
-    CachedPlan,
-    FinishedBlock,
-    Task,
-    cache_lock,
-    cache_plan,
-    cached_plans,
-    sealed_block,
-    sealed_state,
-)
+from heatbath.runs.distributed import block
 from heatbath.runs.plan import Plan
 from heatbath.runs.progress import Progress
 from heatbath.runs.simulation import Simulation, uses_blas
@@ -53,8 +42,8 @@ _ready: set[Hashable] = set()  # the compiled code that this process has
 
 
 def compute(
-    task: Task, content: Mapping[str, Content], is_wanted: Callable[[], bool] | None = None
-) -> FinishedBlock:
+    task: block.Task, content: Mapping[str, Content], is_wanted: Callable[[], bool] | None = None
+) -> block.FinishedBlock:
     """Compute a block, and return it with its description: the function that workers call.
 
     The block ends before the last step of the task if it takes longer than `task.seconds`.
@@ -77,7 +66,7 @@ def compute(
 
     def check_wanted(_: Progress | None = None) -> None:
         if is_wanted is not None and not is_wanted():
-            raise AbandonedError(f"{name}: the task was cancelled")
+            raise block.AbandonedError(f"{name}: the task was cancelled")
 
     check_wanted()
     plan = _plan_of_task(task, content)
@@ -91,18 +80,18 @@ def compute(
         begin = time.perf_counter()
         seconds_compiling = begin - preparation_began if compiler_reports else 0.0
         if not simulation.run(check_wanted, seconds=task.seconds):
-            raise AbandonedError(f"{name}: interrupted")
+            raise block.AbandonedError(f"{name}: interrupted")
 
     results = gather(plan, simulation.groups, task.step, None, chains)
     end_means = simulation.progress(seconds=0.0)
-    about = About(
+    about = block.About(
         digest=task.digest, first=task.first, stop=task.stop, begin=task.step, end=simulation.step,
         losses=simulation.losses(), machine=machine(plan, task.modules), host=socket.gethostname(),
         seconds=time.perf_counter() - begin, compiled=seconds_compiling, loss=end_means.loss,
         accuracy=end_means.accuracy, temperature=end_means.temperature,
     )  # fmt: skip
-    end_state = None if about.end == plan.steps else sealed_state(plan, results)
-    return FinishedBlock(about, sealed_block(results, about), end_state)
+    end_state = None if about.end == plan.steps else block.sealed_state(plan, results)
+    return block.FinishedBlock(about, block.sealed_block(results, about), end_state)
 
 
 def _prepare(simulation: Simulation) -> None:
@@ -173,17 +162,17 @@ def hash_files(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _plan_of_task(task: Task, content: Mapping[str, Content]) -> Plan:
+def _plan_of_task(task: block.Task, content: Mapping[str, Content]) -> Plan:
     """Return the plan of a task, and keep it in this process for the next task.
 
     `content` has the pieces of the plan by checksum, or functions that fetch them: first its settings, then
     its data, which are not fetched if a plan with the same data is kept. Raises ValueError if a piece has
     another checksum.
     """
-    with cache_lock:
-        if task.digest in cached_plans:
-            cached_plans.move_to_end(task.digest)
-            return cached_plans[task.digest].plan
+    with block.cache_lock:
+        if task.digest in block.cached_plans:
+            block.cached_plans.move_to_end(task.digest)
+            return block.cached_plans[task.digest].plan
         for module in task.modules:
             if module != "__main__":  # the methods of a script are known already, or refused
                 importlib.import_module(module)
@@ -199,13 +188,13 @@ def _plan_of_task(task: Task, content: Mapping[str, Content]) -> Plan:
             packed = packed.assign(_read_piece(data[0], content).data_vars)
 
         plan, _ = file.unpack_plan(packed, problem)
-        cache_plan(task.digest, CachedPlan(plan, data))
+        block.cache_plan(task.digest, block.CachedPlan(plan, data))
         return plan
 
 
 def _cached_plan_with(data: list[str]) -> Plan | None:
     """Return a plan that this process keeps and whose data have these checksums; None if there is none."""
-    for cached in cached_plans.values():
+    for cached in block.cached_plans.values():
         if data and cached.data == data:
             return cached.plan
     return None
