@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from heatbath.engine.batches import DataTable
-from heatbath.engine.coefficients import decays, table
+from heatbath.engine.coefficients import Steps, decays, table
 from heatbath.engine.dense import CHUNK, GROUP_CHUNK
 from heatbath.engine.dense_shape import Shape
 from heatbath.engine.layouts import Alone, LaneGroup, Layout, Wide
@@ -120,7 +120,7 @@ class Ensemble:
 
         self.units = _units_of(self.program)
         self.ladder = _ladder_of(self.program)
-        self._prelude = self._code(PRELUDE, 0, 1, 0)
+        self._prelude = self._code(PRELUDE, Steps(0, 1), 0)
         is_scheduled = any(program.scheduled for program in self.programs)
         self._constant_code = None if is_scheduled else self._program_code(0, 2, -1)
         self._variance = variance
@@ -251,20 +251,23 @@ class Ensemble:
 
         With `base` -1 there are two rows, for the first step and for all others.
         """
+        steps = Steps(first, stop)
         return ProgramCode(
             self._prelude,
-            self._code(STEPS, first, stop, base),
-            self._code(BETWEEN, first, stop, base),
+            self._code(STEPS, steps, base),
+            self._code(BETWEEN, steps, base),
         )
 
-    def _code(self, identity: int, first: int, stop: int, base: int) -> Code:
-        """Return the code of some stages, with the coefficients of steps first to stop - 1.
+    def _code(self, identity: int, steps: Steps, base: int) -> Code:
+        """Return the code of some stages, with the coefficients of some steps.
 
         Parameters
         ----------
         identity : int
             PRELUDE, STEPS or BETWEEN.
-        first, stop, base : int
+        steps : Steps
+            The steps. STEPS and BETWEEN share them, since they have the same coefficients.
+        base : int
             As in `_program_code`.
         """
         controls, operations = self.program.encoded[identity]
@@ -273,12 +276,12 @@ class Ensemble:
         return Code(
             controls=controls,
             operations=operations,
-            table=np.stack([table(program, stages, first, stop) for program, stages in pairs]),
-            decays=np.stack([decays(program, stages, first, stop) for program, stages in pairs]),
+            table=np.stack([table(program, stages, steps) for program, stages in pairs]),
+            decays=np.stack([decays(program, stages, steps) for program, stages in pairs]),
             base=base,
             identity=identity,
             control_count=len(controls),
-            rows=stop - first,
+            rows=steps.count,
             width=len(operations),
         )
 
