@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from heatbath.engine.batches import DataTable
 from heatbath.engine.coefficients import Steps, decays, table
 from heatbath.engine.dense import CHUNK, GROUP_CHUNK
-from heatbath.engine.dense_shape import Shape
+from heatbath.engine.dense_shape import Network, Shape
 from heatbath.engine.layouts import Alone, LaneGroup, Layout, Wide
 from heatbath.engine.loop import (
     BETWEEN,
@@ -116,7 +117,7 @@ class Ensemble:
         self.layout = layout or _fastest_layout(shape, number, theta.dtype, self.threads)
         _check_layout(self.layout, shape, number)
         chunk = _chunk_size(self.layout, batch)
-        self.network = shape.network(self.layout, lane_count(theta.dtype), chunk)
+        self.network = _network(shape, self.layout, lane_count(theta.dtype), chunk)
 
         self.units = _units_of(self.program)
         self.ladder = _ladder_of(self.program)
@@ -375,6 +376,12 @@ def _check_layout(layout: Layout, shape: Shape, number: NDArray[np.int64]) -> No
             "in the layout LaneGroup the numbers of the chains must have the same bits from bit 26 on, got "
             f"numbers from {number.min()} to {number.max()}: use the layout Alone"
         )
+
+
+@lru_cache(maxsize=64)
+def _network(shape: Shape, layout: Layout, lanes: int, chunk: int) -> Network:
+    """Return the table of a network's layers; ensembles of the same network share it."""
+    return shape.network(layout, lanes, chunk)
 
 
 def _chunk_size(layout: Layout, batch: int) -> int:
