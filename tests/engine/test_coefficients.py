@@ -37,4 +37,5 @@ def test_a_tempering_move_has_the_prior_of_the_step_that_it_belongs_to(word, off
     ladder = SimulatedTempering((1e-3, 2e-3), every=3, weights=(0, 0))
     method = hb.Langevin(1.0, ladder, word, weight_decay=Linear(0.0, 0.8, 8))
     program = compile_program(hb.Partition(method, 0.1), LAYERS)
-    np.testing.assert_allclose(decays(program, program.steps, Steps(2, 5))[:, 0], np.arange(2, 5) / 10 + offset / 10)
+    priors = decays(program, program.steps, Steps(2, 5))[:, 0]
+    np.testing.assert_allclose(priors, np.arange(2, 5) / 10 + offset / 10)

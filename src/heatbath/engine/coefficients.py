@@ -22,7 +22,7 @@ Array: TypeAlias = NDArray[np.float64]
 
 
 class Steps:
-    """The steps first to stop - 1, and what has been evaluated during them, each coefficient and term once."""
+    """The steps first to stop - 1, with the coefficients and the terms evaluated during them, each once."""
 
     def __init__(self, first: int, stop: int) -> None:
         self.first, self.count = first, stop - first
