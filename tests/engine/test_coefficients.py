@@ -39,3 +39,18 @@ def test_a_tempering_move_has_the_prior_of_the_step_that_it_belongs_to(word, off
     program = compile_program(hb.Partition(method, 0.1), LAYERS)
     priors = decays(program, program.steps, Steps(2, 5))[:, 0]
     np.testing.assert_allclose(priors, np.arange(2, 5) / 10 + offset / 10)
+
+
+def test_the_columns_of_a_letter_are_evaluated_once_however_often_it_occurs(monkeypatch):
+    evaluated = []
+    program = compile_program(hb.Partition(hb.Langevin(0.5, 1e-3), 0.1), LAYERS, stops=True)
+    (stage,) = program.steps
+    terms = {term for operation in stage.all_operations() for term in operation.terms}
+    monkeypatch.setattr(
+        "heatbath.engine.coefficients._evaluate_columns",
+        lambda operation, term, *_: evaluated.append(term) or [np.zeros(3)],
+    )
+    steps = Steps(0, 3)
+    table(program, program.steps, steps)
+    table(program, program.between, steps)
+    assert len(evaluated) == len(terms) == len(set(evaluated))
