@@ -169,7 +169,7 @@ class Partition:
             raise ValueError(f"only a partition with a posterior has a prior to change, got {self!r}")
         return self._with_same_methods(self.h, replace(self.posterior, prior=prior))
 
-    def _with_same_methods(self, h: Coefficient, posterior: Posterior | None) -> Partition:
+    def _with_same_methods(self, h: Stepsize, posterior: Posterior | None) -> Partition:
         """Return the partition with a stepsize and a posterior, whose methods have been checked already."""
         partition = object.__new__(Partition)
         store(partition, assigned=self.assigned, h=h, posterior=posterior)
@@ -354,7 +354,7 @@ def _ladders(methods: Collection[Method]) -> set[SimulatedTempering]:
     return {method.tempering for method in methods if method.tempering}
 
 
-def _checked_stepsize(h: Stepsize) -> Coefficient:
+def _checked_stepsize(h: Stepsize) -> Stepsize:
     """Return a stepsize with numbers as float and a list as tuple; raise an error unless it is valid."""
     return h if h == "auto" else coefficient("Partition: h", h, POSITIVE)
 
