@@ -81,3 +81,11 @@ def test_only_a_shared_word_is_run_as_written():
     for partition in (hb.AdLaLa(), hb.Partition({"hidden": hb.SGD(), "output": hb.Adam()}, 0.1)):
         with pytest.raises(ValueError, match="rotated=False runs the one word that all parts share"):
             compile_program(partition, layers, rotated=False)
+
+
+def test_programs_that_differ_in_their_coefficients_share_their_stages():
+    program_of = {tau: program(hb.Langevin(1.0, tau)) for tau in (0.1, 0.2)}
+    assert program_of[0.1].steps is program_of[0.2].steps
+    assert program_of[0.1].encoded is program_of[0.2].encoded
+    assert program_of[0.1].units != program_of[0.2].units
+    assert program_of[0.1].steps is not program(hb.Langevin(1.0, 0.1, "OBABO")).steps

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -16,9 +17,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from heatbath.engine import loop
 from heatbath.engine.batches import DataTable
-from heatbath.engine.coefficients import decays, table
+from heatbath.engine.coefficients import Steps, decays, table
 from heatbath.engine.dense import CHUNK, GROUP_CHUNK
-from heatbath.engine.dense_shape import Shape
+from heatbath.engine.dense_shape import Network, Shape
 from heatbath.engine.layouts import Alone, LaneGroup, Layout, Wide
 from heatbath.engine.program import Program
 from heatbath.engine.records import Notes
@@ -103,11 +104,11 @@ class Ensemble:
         self.layout = layout or _fastest_layout(shape, number, theta.dtype, self.threads)
         _check_layout(self.layout, shape, number)
         chunk = _chunk_size(self.layout, batch)
-        self.network = shape.network(self.layout, lane_count(theta.dtype), chunk)
+        self.network = _network(shape, self.layout, lane_count(theta.dtype), chunk)
 
         self.units = _units_of(self.program)
         self.ladder = _ladder_of(self.program)
-        self._prelude = self._code(loop.PRELUDE, 0, 1, 0)
+        self._prelude = self._code(loop.PRELUDE, Steps(0, 1), 0)
         is_scheduled = any(program.scheduled for program in self.programs)
         self._constant_code = None if is_scheduled else self._program_code(0, 2, -1)
         self._variance = variance
@@ -238,20 +239,23 @@ class Ensemble:
 
         With `base` -1 there are two rows, for the first step and for all others.
         """
+        steps = Steps(first, stop)
         return loop.ProgramCode(
             self._prelude,
-            self._code(loop.STEPS, first, stop, base),
-            self._code(loop.BETWEEN, first, stop, base),
+            self._code(loop.STEPS, steps, base),
+            self._code(loop.BETWEEN, steps, base),
         )
 
-    def _code(self, identity: int, first: int, stop: int, base: int) -> loop.Code:
-        """Return the code of some stages, with the coefficients of steps first to stop - 1.
+    def _code(self, identity: int, steps: Steps, base: int) -> loop.Code:
+        """Return the code of some stages, with the coefficients of some steps.
 
         Parameters
         ----------
         identity : int
             PRELUDE, STEPS or BETWEEN.
-        first, stop, base : int
+        steps : Steps
+            The steps. STEPS and BETWEEN share them, since they have the same coefficients.
+        base : int
             As in `_program_code`.
         """
         controls, operations = self.program.encoded[identity]
@@ -260,12 +264,12 @@ class Ensemble:
         return loop.Code(
             controls=controls,
             operations=operations,
-            table=np.stack([table(program, stages, first, stop) for program, stages in pairs]),
-            decays=np.stack([decays(program, stages, first, stop) for program, stages in pairs]),
+            table=np.stack([table(program, stages, steps) for program, stages in pairs]),
+            decays=np.stack([decays(program, stages, steps) for program, stages in pairs]),
             base=base,
             identity=identity,
             control_count=len(controls),
-            rows=stop - first,
+            rows=steps.count,
             width=len(operations),
         )
 
@@ -359,6 +363,12 @@ def _check_layout(layout: Layout, shape: Shape, number: NDArray[np.int64]) -> No
             "in the layout LaneGroup the numbers of the chains must have the same bits from bit 26 on, got "
             f"numbers from {number.min()} to {number.max()}: use the layout Alone"
         )
+
+
+@lru_cache(maxsize=64)
+def _network(shape: Shape, layout: Layout, lanes: int, chunk: int) -> Network:
+    """Return the table of a network's layers; ensembles of the same network share it."""
+    return shape.network(layout, lanes, chunk)
 
 
 def _chunk_size(layout: Layout, batch: int) -> int:

@@ -7,13 +7,15 @@ passes: operations on the parameters of one *unit*, those that one ξ serves, an
 Each operation has coefficients for the step of the word that it belongs to. Letters that close a step have
 the offset -1; where θ is seen at the kick, letters that open one have the offset 1. READ records p·p where a
 letter reads a temperature.
+
+Stages depend on the words only, so programs that differ in their coefficients share them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -55,11 +57,10 @@ class OperationRow(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Term:
     """Where the columns of an operation come from: a letter that acts for a fraction of a step's h."""
 
-    method: Method
     columns: Callable[[Values], Columns]
     fraction: float
     offset: int
@@ -121,10 +122,9 @@ class ProgramStage:
     offset: int = 0
     passes: list[ProgramPass] = field(default_factory=list)
 
-    def all_operations(self) -> Iterator[Operation]:
-        """Yield its operations in the order of the tables of coefficients."""
-        for program_pass in self.passes:
-            yield from program_pass.all_operations()
+    def all_operations(self) -> list[Operation]:
+        """Return its operations in the order of the tables of coefficients."""
+        return list(chain.from_iterable(map(ProgramPass.all_operations, self.passes)))
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,19 @@ class ThermostatUnit:
         return sum(map(len, self.ranges))
 
 
-@dataclass(frozen=True)
+class EncodedStages(NamedTuple):
+    """Stages as arrays: rows of `Control` and rows of `OperationRow`."""
+
+    controls: NDArray[np.int64]
+    operations: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
 class Program:
     """What is carried out: `prelude` once before the first step, then `steps` at every step.
 
     `between` has the same effect as `steps`, but stops between the end of the last word and the beginning of
-    the next one: there the variances of the data are drawn.
+    the next one: there the variances of the data are drawn. `encoded` are the three as arrays.
     """
 
     partition: Partition
@@ -153,7 +160,8 @@ class Program:
     units: tuple[ThermostatUnit, ...]
     prelude: tuple[ProgramStage, ...]
     steps: tuple[ProgramStage, ...]
-    between: tuple[ProgramStage, ...] = ()
+    between: tuple[ProgramStage, ...]
+    encoded: tuple[EncodedStages, ...]
 
     @property
     def scheduled(self) -> bool:
@@ -168,17 +176,22 @@ class Program:
         """The prelude, the stages of a step, and those that stop between two words."""
         return self.prelude, self.steps, self.between
 
-    @cached_property
-    def encoded(self) -> list[EncodedStages]:
-        """These stages as the arrays that compiled code reads."""
-        return [encode(stages) for stages in self.stages]
+
+class _MovingUnit(NamedTuple):
+    """A unit whose parameters move: its number, the letters of its word, and whether it is tempered."""
+
+    number: int
+    word: tuple[Substep, ...]
+    is_tempered: bool
 
 
-class EncodedStages(NamedTuple):
-    """Stages as arrays: rows of `Control` and rows of `OperationRow`."""
+class _CompiledStages(NamedTuple):
+    """The fields `prelude` to `encoded` of a `Program`."""
 
-    controls: NDArray[np.int64]
-    operations: NDArray[np.int64]
+    prelude: tuple[ProgramStage, ...]
+    steps: tuple[ProgramStage, ...]
+    between: tuple[ProgramStage, ...]
+    encoded: tuple[EncodedStages, ...]
 
 
 class _RotatedStages(NamedTuple):
@@ -216,20 +229,37 @@ def compile_program(
     """
     parts = partition.parts(layers) if parts is None else parts
     units = tuple(chain.from_iterable(map(_units_of_part, parts)))
-    moving = [(index, unit.part.method) for index, unit in enumerate(units) if unit.part.method.moves]
-    methods = [method for _, method in moving]
+    methods = [unit.part.method for unit in units]
     if not rotated:
-        _check_one_word(methods)
+        _check_one_word([method for method in methods if method.moves])
 
-    has_one_gradient = all(gradients(method.substeps) <= 1 for method in methods)
+    moving = tuple(
+        _MovingUnit(number, method.substeps, method.tempering is not None)
+        for number, method in enumerate(methods)
+        if method.moves
+    )
+    stages = _compile_stages(moving, rotated, stops, partition.tempering is not None)
+    return Program(partition, parts, units, *stages)
+
+
+@lru_cache(maxsize=64)
+def _compile_stages(
+    moving: tuple[_MovingUnit, ...], rotated: bool, stops: bool, is_tempered: bool
+) -> _CompiledStages:
+    """Return the stages of some units; `is_tempered` says whether a part has simulated tempering."""
+    has_one_gradient = all(gradients(unit.word) <= 1 for unit in moving)
+    between: list[ProgramStage] = []
     if rotated and has_one_gradient:
-        prelude, steps = _rotated_stages(moving, partition.tempering is not None)
-        between = _rotated_stages(moving, stops=True).steps if stops else []
+        prelude, steps = _rotated_stages(moving, is_tempered)
+        if stops:
+            between = _rotated_stages(moving, stops=True).steps
     else:
         prelude = []
         steps = _stages_as_written(moving)
-        between = _stages_as_written(moving, stops=True) if stops else []
-    return Program(partition, parts, units, tuple(prelude), tuple(steps), tuple(between))
+        if stops:
+            between = _stages_as_written(moving, stops=True)
+    encoded = tuple(map(encode, (prelude, steps, between)))
+    return _CompiledStages(tuple(prelude), tuple(steps), tuple(between), encoded)
 
 
 def _check_one_word(methods: Sequence[Method]) -> None:
@@ -250,35 +280,36 @@ def _units_of_part(part: Part) -> list[ThermostatUnit]:
     return [ThermostatUnit(part, _join_adjacent(part.tensors))]
 
 
-def _rotated_stages(moving: Sequence[tuple[int, Method]], stops: bool) -> _RotatedStages:
+def _rotated_stages(moving: Sequence[_MovingUnit], stops: bool) -> _RotatedStages:
     """Return the stages of words that are cut for one gradient per step (see `splitting.rotate`).
 
     Parameters
     ----------
-    moving : sequence of (int, Method)
-        The units whose parameters move, with their methods.
+    moving : sequence of _MovingUnit
+        The units whose parameters move.
     stops : bool
         Whether a TEMPER stage stands between the letters that close a step and those that open the next.
     """
     prelude = ProgramStage(NOTHING)
     closing = ProgramStage(GRADIENT)
     opening = ProgramStage(TEMPER)
-    for unit, method in moving:
-        rotation = rotate(method.substeps)
+    for unit in moving:
+        rotation = rotate(unit.word)
+        is_seen_at_kick = rotation.seen == "kick"
         # Letters that close a step belong to the step before, unless θ is seen at the kick, in mid-step
-        closing_offset = 0 if method.seen_at_kick else -1
+        closing_offset = 0 if is_seen_at_kick else -1
         opening_offset = closing_offset + 1
-        closing_operations = _operations(method, rotation.closing, closing_offset)
-        opening_operations = _operations(method, rotation.opening, opening_offset)
-        if method.seen_at_kick:  # what opens the first step comes before it
-            prelude.passes += _passes(unit, _operations(method, rotation.opening, 0))
+        closing_operations = _operations(rotation.closing, closing_offset)
+        opening_operations = _operations(rotation.opening, opening_offset)
+        if is_seen_at_kick:  # what opens the first step comes before it
+            prelude.passes += _passes(unit.number, _operations(rotation.opening, 0))
 
         if stops:
-            closing.passes += _passes(unit, closing_operations)
-            opening.passes += _passes(unit, opening_operations)
+            closing.passes += _passes(unit.number, closing_operations)
+            opening.passes += _passes(unit.number, opening_operations)
         else:
-            closing.passes += _passes(unit, closing_operations + opening_operations)
-        if method.seen_at_kick and method.tempering is not None:
+            closing.passes += _passes(unit.number, closing_operations + opening_operations)
+        if is_seen_at_kick and unit.is_tempered:
             opening.offset = opening_offset
 
     prelude_stages = [prelude] if prelude.passes else []
@@ -286,23 +317,22 @@ def _rotated_stages(moving: Sequence[tuple[int, Method]], stops: bool) -> _Rotat
     return _RotatedStages(prelude_stages, step_stages)
 
 
-def _stages_as_written(moving: Sequence[tuple[int, Method]], stops: bool = False) -> list[ProgramStage]:
+def _stages_as_written(moving: Sequence[_MovingUnit], stops: bool = False) -> list[ProgramStage]:
     """Return the stages of a word as it is written, for all units together.
 
     A gradient stands before each kick that finds θ moved.
 
     Parameters
     ----------
-    moving : sequence of (int, Method)
-        The units whose parameters move, with their methods, which all have one word.
+    moving : sequence of _MovingUnit
+        The units whose parameters move, which all have one word.
     stops : bool
         Whether a TEMPER stage comes first; with tempering it always does.
     """
-    _, first_method = moving[0]
-    word = first_method.substeps
+    word = moving[0].word
     last_drift = max(substep.position for substep in word if substep.kind.moves)
     opening, *kicked = _cut_at_gradients(word)
-    has_temper_stage = stops or first_method.tempering is not None
+    has_temper_stage = stops or moving[0].is_tempered
     stages = [ProgramStage(TEMPER if has_temper_stage else NOTHING)]
     _add_passes(stages[0], moving, opening)
     for substeps in kicked:
@@ -330,17 +360,15 @@ def _cut_at_gradients(word: Sequence[Substep]) -> list[list[Substep]]:
     return cuts
 
 
-def _add_passes(
-    stage: ProgramStage, moving: Sequence[tuple[int, Method]], substeps: Sequence[Substep]
-) -> None:
-    """Add the passes of some letters of the common word to a stage, with each unit's own fractions."""
-    for unit, method in moving:
-        own_substeps = [method.substeps[substep.position] for substep in substeps]
-        stage.passes += _passes(unit, _operations(method, own_substeps, 0))
+def _add_passes(stage: ProgramStage, moving: Sequence[_MovingUnit], substeps: Sequence[Substep]) -> None:
+    """Add the passes of some letters of the common word to a stage, with each unit's own letters."""
+    for unit in moving:
+        own_substeps = [unit.word[substep.position] for substep in substeps]
+        stage.passes += _passes(unit.number, _operations(own_substeps, 0))
 
 
-def _operations(method: Method, substeps: Sequence[Substep], offset: int) -> list[Operation]:
-    """Return the operations of some letters of a method's word, not merged yet.
+def _operations(substeps: Sequence[Substep], offset: int) -> list[Operation]:
+    """Return the operations of some letters of a word, not merged yet.
 
     `offset` is that of the step which the letters belong to. A READ stands before a letter that reads a
     temperature, unless its own operation does.
@@ -352,7 +380,7 @@ def _operations(method: Method, substeps: Sequence[Substep], offset: int) -> lis
             operations.append(Operation(READ, []))
         stream_slot = -1 if substep.slot is None else NOISE << SLOT_BITS | substep.slot
         for kind, columns in substep.kind.lower:
-            term = Term(method, columns, float(substep.fraction), offset)
+            term = Term(columns, float(substep.fraction), offset)
             operations.append(Operation(kind, [term], stream_slot, offset))
     return operations
 

@@ -228,12 +228,14 @@ class Method:
     @property
     def tempering(self) -> SimulatedTempering | None:
         """Ladder of simulated tempering, or None."""
-        return self.temperature if isinstance(self.temperature, SimulatedTempering) else None
+        temperature = self.temperature
+        return temperature if isinstance(temperature, SimulatedTempering) else None
 
     @property
     def may_leave_temperature(self) -> bool:
         """True if the temperature can be left out, for a posterior to set."""
-        return any(f.name == self.thermal and f.default is None for f in fields(self))
+        kind: Any = type(self)
+        return _may_leave_temperature(kind)
 
     @property
     def needs_temperature(self) -> bool:
@@ -346,6 +348,12 @@ class Method:
 def _substeps(kind: Any, word: str) -> tuple[Substep, ...]:
     """Return the letters of a word of a method (a class)."""
     return parse(word, kind.letters, kind.__name__)
+
+
+@lru_cache
+def _may_leave_temperature(kind: Any) -> bool:
+    """Return True if the temperature of a method (a class) can be left out, for a posterior to set."""
+    return any(f.name == kind.thermal and f.default is None for f in fields(kind))
 
 
 @lru_cache(maxsize=1024)

@@ -56,7 +56,7 @@ class Part:
         """Number of its parameters."""
         return sum(map(len, self.tensors))
 
-    @property
+    @cached_property
     def thermostats(self) -> tuple[int, ...]:
         """Number of parameters that each of its ξ acts on; empty for a method without ξ."""
         return self.method.thermostats([len(span) for span in self.tensors])
@@ -116,8 +116,7 @@ class Partition:
         _check_tempering(by_key.values())
         _check_posterior(by_key, posterior)
 
-        stepsize = h if h == "auto" else coefficient("Partition: h", h, POSITIVE)
-        store(self, assigned=frozenset(by_key.items()), h=stepsize, posterior=posterior)
+        store(self, assigned=frozenset(by_key.items()), h=_checked_stepsize(h), posterior=posterior)
 
     def __getstate__(self) -> dict[str, object]:
         """Return the fields alone for pickles and copies, which don't depend on what has been cached."""
@@ -157,7 +156,7 @@ class Partition:
 
     def at_stepsize(self, h: Coefficient) -> Partition:
         """Return the partition with another stepsize."""
-        return Partition(self.methods, h, self.posterior)
+        return self._with_same_methods(_checked_stepsize(h), self.posterior)
 
     @property
     def finds_prior(self) -> bool:
@@ -168,7 +167,13 @@ class Partition:
         """Return the partition with another prior of its posterior."""
         if self.posterior is None:
             raise ValueError(f"only a partition with a posterior has a prior to change, got {self!r}")
-        return Partition(self.methods, self.h, replace(self.posterior, prior=prior))
+        return self._with_same_methods(self.h, replace(self.posterior, prior=prior))
+
+    def _with_same_methods(self, h: Stepsize, posterior: Posterior | None) -> Partition:
+        """Return the partition with a stepsize and a posterior, whose methods have been checked already."""
+        partition = object.__new__(Partition)
+        store(partition, assigned=self.assigned, h=h, posterior=posterior)
+        return partition
 
     def cooled(self, step: int, factor: float = 30.0) -> Partition:
         """Return the partition with a lower temperature from `step` on.
@@ -347,6 +352,11 @@ def _shared(values_by_part: Mapping[Key, Mapping[str, T]]) -> dict[str, T]:
 def _ladders(methods: Collection[Method]) -> set[SimulatedTempering]:
     """Return the different ladders of simulated tempering among methods."""
     return {method.tempering for method in methods if method.tempering}
+
+
+def _checked_stepsize(h: Stepsize) -> Stepsize:
+    """Return a stepsize with numbers as float and a list as tuple; raise an error unless it is valid."""
+    return h if h == "auto" else coefficient("Partition: h", h, POSITIVE)
 
 
 def _is_rest(key: Key) -> bool:

@@ -41,6 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -93,23 +94,23 @@ class Likelihood:
                     f"out; got {value!r}"
                 )
 
-    @property
+    @cached_property
     def varying(self) -> bool:
         """True if the network predicts the noise variances."""
         return self.posterior is not None and self.posterior.noise == "network"
 
-    @property
+    @cached_property
     def degrees(self) -> float:
         """Degrees of freedom of the noise, infinite for a normal distribution."""
         degrees = None if self.posterior is None else self.posterior.degrees
         return math.inf if degrees is None else degrees
 
-    @property
+    @cached_property
     def outputs(self) -> int:
         """Number of outputs of a network."""
         return self.problem.outputs * (2 if self.varying else 1)
 
-    @property
+    @cached_property
     def number(self) -> int:
         """Code of the loss in compiled code."""
         if self.varying:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import xarray as xr
@@ -218,9 +219,14 @@ RESULTS = (
 # fmt: on
 
 
-def results(plan: Plan) -> list[ResultVariable]:
+_results_of_plans: WeakKeyDictionary[Plan, tuple[ResultVariable, ...]] = WeakKeyDictionary()
+
+
+def results(plan: Plan) -> tuple[ResultVariable, ...]:
     """Return all results that a run of this plan has, labels included."""
-    return [result for result in RESULTS if result.exists(plan)]
+    if plan not in _results_of_plans:
+        _results_of_plans[plan] = tuple(result for result in RESULTS if result.exists(plan))
+    return _results_of_plans[plan]
 
 
 def computed_results(plan: Plan) -> list[ResultVariable]:

@@ -110,12 +110,12 @@ def _map_coefficients(partition: Partition, function: Callable[[str, Any], Any])
 
     A method whose values all stay is reused, and so is the partition, as checking new ones takes time.
     """
-    methods = {key: _map_values(method, function) for key, method in partition.methods.items()}
+    old_methods = partition.methods
+    methods = {key: _map_values(method, function) for key, method in old_methods.items()}
     h = function("h", partition.h)
-    is_unchanged = h is partition.h and all(
-        methods[key] is method for key, method in partition.methods.items()
-    )
-    return partition if is_unchanged else Partition(methods, h, partition.posterior)
+    if all(methods[key] is method for key, method in old_methods.items()):
+        return partition if h is partition.h else partition.at_stepsize(h)
+    return Partition(methods, h, partition.posterior)
 
 
 def _map_values(method: Method, function: Callable[[str, Any], Any]) -> Method:

@@ -217,10 +217,9 @@ class Simulation:
         since the time of a short call is mostly overhead.
         """
         begin = time.perf_counter()
-        steps = self._steps_worth(work)
+        steps, done = self._steps_worth(work)
         advance([group.ensemble for group in self.groups], steps)
         duration = max(time.perf_counter() - begin, SHORTEST_CALL)
-        done = self._work(self.step - steps, steps)
         return max(1, min(LARGEST_GROWTH * work, int(done * PATIENCE / duration)))
 
     @property
@@ -244,12 +243,15 @@ class Simulation:
         average_rows = samples * input_count
         return float(steps + (loss_rows + average_rows) / (PASSES * plan.batch))
 
-    def _steps_worth(self, work: int) -> int:
-        """Return the number of steps, at least one, that take about this much work."""
-        steps = min(work, self.last - self.step)
-        while steps > 1 and self._work(self.step, steps) > 2 * work:
+    def _steps_worth(self, work: int) -> tuple[int, float]:
+        """Return the number of steps, at least one, that take about this much work, and their work."""
+        step = self.step
+        steps = min(work, self.last - step)
+        worth = self._work(step, steps)
+        while steps > 1 and worth > 2 * work:
             steps //= 2
-        return steps
+            worth = self._work(step, steps)
+        return steps, worth
 
     def losses(self) -> list[Loss]:
         """Return the chains that diverged, in order."""
@@ -438,9 +440,9 @@ def _initial_noise(
 
     problem = plan.problem
     weights = problem.relative_weights("train")
-    for index, parameters in enumerate(theta):
-        data_set = chains[index] % plan.chains % problem.draws
-        outputs = plan.network.forward(parameters, problem.X_train[data_set], plan.likelihood.outputs)
+    data_sets = chains % plan.chains % problem.draws
+    for index, data_set in enumerate(data_sets.tolist()):  # one chain at a time, to need little memory
+        outputs = plan.network.forward(theta[index], problem.X_train[data_set], plan.likelihood.outputs)
         squares = (outputs - problem.Y_train[data_set]) ** 2
         weights_of_set = None if weights is None else weights[data_set]
         noise[index] = _variances_of_residuals(settled.draws, squares, weights_of_set)

@@ -165,6 +165,12 @@ class AutomaticRun:
             )
         return plan
 
+    @property
+    def layer_sizes(self) -> list[int]:
+        """Numbers of parameters of the layers."""
+        outputs = Likelihood(self.problem, self.partition.posterior).outputs
+        return [sum(tensors) for tensors in self.network.layers(self.problem.inputs, outputs).values()]
+
     # Plans
 
     def _plan(self, h: Coefficient) -> Plan:
@@ -233,8 +239,7 @@ class AutomaticRun:
             begun = "" if self.warm is None else self._checksum_of_start
             return self, Found(begun=begun)
 
-        layer_sizes = [sum(layer) for layer in self.first_plan().layers.values()]
-        search = prior.start_search(layer_sizes, self.partition.posterior.temperature)  # type: ignore[union-attr]
+        search = prior.start_search(self.layer_sizes, self.partition.posterior.temperature)  # type: ignore[union-attr]
         rounds = prior.plan_rounds(self.budget or self.first_steps)
         if rounds.number and self.partition.finds_stepsize:
             short = replace(self._at_widths(search), first_steps=rounds.steps, budget=None)
@@ -599,8 +604,7 @@ class EngineTrials:
 
     def __init__(self, call: AutomaticRun) -> None:
         problem = call.problem
-        outputs = Likelihood(problem, call.partition.posterior).outputs
-        parameters = call.network.parameters(problem.inputs, outputs)
+        parameters = sum(call.layer_sizes)
         self._call = call
         self.size = trial_size(call.budget or call.first_steps, call.chains)
         rungs = TRIAL.rungs if self.size.chains > 1 else TRIAL.rungs // 2

@@ -100,6 +100,13 @@ def group_of_chain(group: ParamGroup, chain: int) -> ParamGroup:
     return cast(ParamGroup, values | values_of_chain)
 
 
+def groups_of_chains(group: ParamGroup) -> list[ParamGroup]:
+    """Return a group as each of its chains sees it, see `group_of_chain`; itself without stacked chains."""
+    if not group["chains"]:
+        return [group]
+    return [group_of_chain(group, chain) for chain in range(group["chains"])]
+
+
 def chain_count(group: ParamGroup) -> int:
     """Return the number of chains that the parameters of a group have."""
     return group["chains"] or 1

@@ -157,7 +157,8 @@ class StepParts:
         for index, group in enumerate(groups):
             if group["schedules"]:
                 param_groups.apply_schedules(group)
-            first_group = param_groups.group_of_chain(group, 0)
+            chain_groups = param_groups.groups_of_chains(group)
+            first_group = chain_groups[0]
             group_program = self.program_of(index, 0, first_group)
             if not len(group_program.program.encoded):
                 continue
@@ -165,13 +166,17 @@ class StepParts:
             is_compiled = _is_compiled(group, units)
             chains = [ChainOfPart(group["chain"], first_group, group_program.values.current, units)]
             if group["chains"]:
-                chains += self._further_chains(index, group, group_program, units)
+                chains += self._further_chains(index, chain_groups, group_program, units)
                 units = [unit for chain in chains for unit in chain.units]
             parts.append(StepPart(index, group, group_program.program, chains, units, is_compiled))
         return parts
 
     def _further_chains(
-        self, index: int, group: ParamGroup, group_program: GroupProgram, units: list[StepTensors]
+        self,
+        index: int,
+        chain_groups: Sequence[ParamGroup],
+        group_program: GroupProgram,
+        units: list[StepTensors],
     ) -> list[ChainOfPart]:
         """Return the chains of a part after the first one.
 
@@ -179,8 +184,8 @@ class StepParts:
         ----------
         index : int
             Position of the group.
-        group : ParamGroup
-            The group with the values of all chains.
+        chain_groups : sequence of ParamGroup
+            The group as each of its chains sees it.
         group_program : GroupProgram
             The program and the coefficients of the first chain.
         units : list of StepTensors
@@ -188,15 +193,13 @@ class StepParts:
         """
         chains = []
         chain_program = group_program
-        for k in range(1, param_groups.chain_count(group)):
-            group_of_chain = param_groups.group_of_chain(group, k)
+        for k, group in enumerate(chain_groups[1:], start=1):
             if "noise" in group:  # each chain has its own, and coefficients that depend on it
-                chain_program = self.program_of(index, k, group_of_chain)
+                chain_program = self.program_of(index, k, group)
             table = chain_program.coefficients
-            units_of_chain = [_unit_of_chain(unit, group_of_chain, table, k) for unit in units]
-            chain_number = group["chain"] + k
+            units_of_chain = [_unit_of_chain(unit, group, table, k) for unit in units]
             coefficients = chain_program.values.current
-            chains.append(ChainOfPart(chain_number, group_of_chain, coefficients, units_of_chain))
+            chains.append(ChainOfPart(group["chain"] + k, group, coefficients, units_of_chain))
         return chains
 
     def program_of(self, index: int, chain: int, group: ParamGroup) -> GroupProgram:
@@ -412,10 +415,11 @@ def _unit_of_chain(unit: StepTensors, group: ParamGroup, coefficients: Table, ch
     chain : int
         Position of the other chain among those of the group.
     """
+    has_own_temperature = "rung" in group
     return replace(
         unit,
         xi=_friction_at(group, unit.index, unit.program),
-        root_tau=param_groups.root_of_temperature(group),
+        root_tau=param_groups.root_of_temperature(group) if has_own_temperature else unit.root_tau,
         table=coefficients,
         chain_number=group["chain"] + chain,
         chain=chain,

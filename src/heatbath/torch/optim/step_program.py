@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.engine.coefficients import table
+from heatbath.engine.coefficients import Steps, table
 from heatbath.engine.program import GRADIENT, TEMPER, Operation, ProgramPass, compile_program
 from heatbath.methods import Method
 from heatbath.methods.letters import Columns, Values
@@ -194,7 +194,7 @@ def step_program(method: Method) -> StepProgram:
         If the operations contradict what the method says of itself.
     """
     program = compile_program(Partition(method, 1.0), {"all": (1,)})
-    table(program, program.steps, 0, 1)  # refuses operations that contradict the method
+    table(program, program.steps, Steps(0, 1))  # refuses operations that contradict the method
 
     operations: list[Operation] = []
     stages: list[StepStage] = []
