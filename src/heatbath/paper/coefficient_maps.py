@@ -5,7 +5,7 @@ Letters: τ₁ is the temperature of the hidden layers, σ_A (sigma) the strengt
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -38,9 +38,7 @@ from heatbath.paper.side_by_side import (
 )
 from heatbath.paper.temperature import best_tau, judge_fall
 from heatbath.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Figure
 
 MAX_CHANCE = 0.55  # accuracy up to which a result counts as chance, given the noise of the runs
 MIN_GAIN = 0.05  # accuracy that the driving noise must gain to matter

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import xarray as xr
 
 from heatbath import plotting
@@ -11,9 +9,7 @@ from heatbath.datasets import Problem, spirals, trigonometric
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
 from heatbath.paper.figures import figure_of
 from heatbath.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Figure
 
 
 def problems(settings: Settings) -> dict[str, Problem]:

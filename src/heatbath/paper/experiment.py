@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import xarray as xr
 
 from heatbath.paper.claims import Claim
+from heatbath.plotting.style import Figure
 from heatbath.runs.progress import Progress
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ProgressCallback: TypeAlias = Callable[[Progress], None] | None  # called with the progress of a run
 Settings: TypeAlias = SimpleNamespace

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -13,10 +13,7 @@ from heatbath.datasets import Problem
 from heatbath.diagnostics.statistics import student
 from heatbath.paper.side_by_side import method_names
 from heatbath.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Axes, Figure
 
 ACCURACY_WIDTH = 1.15  # of a column with accuracies, relative to a map
 TITLE_HEIGHT = 0.25  # inches, of a map

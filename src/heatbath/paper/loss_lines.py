@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -38,9 +38,7 @@ from heatbath.paper.side_by_side import (
     with_settings,
 )
 from heatbath.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Figure
 
 MIN_BARRIER = 0.05  # fraction of the loss at the start below which a barrier doesn't count
 SPIRAL_METHODS = {"AdLaLa": adlala(0.25, 0.5), "Adam": Partition(Adam(), 0.005)}

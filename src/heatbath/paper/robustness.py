@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -26,9 +25,7 @@ from heatbath.paper.side_by_side import (
     train_side_by_side,
 )
 from heatbath.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Figure
 
 GAUSSIAN, TORCH = "Gaussian start", "torch's start"  # in the names of methods
 MIN_DIFFERENCE = 0.02  # of mean accuracies, that matters

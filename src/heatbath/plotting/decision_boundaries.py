@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from heatbath._internal.checks import choice, whole
 from heatbath.datasets import Problem
-from heatbath.datasets.problem import numbers
+from heatbath.datasets.problem import Floats, numbers
 from heatbath.datasets.tasks import TASKS
 from heatbath.plotting import style
+from heatbath.plotting.style import Axes
 from heatbath.prediction.ensemble_average import entropy_of
 from heatbath.runs.run import Run
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 MARGIN = 0.06  # of the width of the examples, on each side
 POINTS = 200  # of a grid, on a side
 BOUNDARY_TICKS = 5  # numbers on an axis, at most

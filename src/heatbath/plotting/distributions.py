@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from heatbath._internal.checks import real, whole
+from heatbath.datasets.problem import Floats
 from heatbath.methods.partition import Layers
 from heatbath.plotting import style
 from heatbath.plotting.labels import Traces, by_label
+from heatbath.plotting.style import Axes
 from heatbath.runs.run import Run
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 MAX_OUTLINES = 14  # in one picture: more can't be told apart
 
 
@@ -205,7 +202,7 @@ def _histogram_outlines(arrays: dict[str, xr.DataArray]) -> dict[str, Outline]:
     """
     outlines = {}
     for label, array in arrays.items():
-        edges = _edges_around(array["bin"].values)
+        edges = edges_around(array["bin"].values)
         by_record = np.moveaxis(array.values, 1, 0)
         for counts, name in zip(by_record, _record_labels(label, array), strict=True):
             is_alive = counts.any(axis=1)
@@ -215,7 +212,7 @@ def _histogram_outlines(arrays: dict[str, xr.DataArray]) -> dict[str, Outline]:
     return outlines
 
 
-def _edges_around(centres: Floats) -> Floats:
+def edges_around(centres: Floats) -> Floats:
     """Return the edges of bins of equal width around their centres; a single bin has width 1."""
     half_width = (centres[1] - centres[0]) / 2 if len(centres) > 1 else 0.5
     return np.append(centres - half_width, centres[-1] + half_width)

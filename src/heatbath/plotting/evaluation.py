@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath._internal.checks import whole
-from heatbath.datasets.problem import numbers
+from heatbath.datasets.problem import Floats, numbers
 from heatbath.datasets.tasks import TASKS
 from heatbath.diagnostics.statistics import effective, wilson
 from heatbath.evaluation import Forecast, metrics
 from heatbath.plotting import style
+from heatbath.plotting.style import Axes
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 Forecasts = Forecast | Mapping[str, Forecast]
 MARKERS = "os^DvPX"
 SQUARE_HEIGHT = 3.4  # inches, of a figure with square Axes

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heatbath._internal.checks import whole
+from heatbath.datasets.problem import Floats
 from heatbath.evaluation import Dependence, Importance
 from heatbath.plotting import style
+from heatbath.plotting.style import Axes
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 BARS: dict[str, Any] = {"height": 0.62, "color": style.COLOURS[5], "zorder": 2}
 CATEGORY_SPACING = 0.14  # between the outputs of one category; categories are 1 apart
 MAX_TICKS = 4  # numbers on the x axis, where labels are wide

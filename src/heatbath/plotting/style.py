@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heatbath._internal.checks import POSITIVE, is_real, real, whole
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib import axes, figure
     from matplotlib.axis import Axis
     from matplotlib.cm import ScalarMappable
     from matplotlib.colorbar import Colorbar
+
+# As texts, because matplotlib is imported only when something is drawn
+Axes: TypeAlias = "axes.Axes"
+Figure: TypeAlias = "figure.Figure"
 
 COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0  # inches, of a column and of a page of a paper
 TEXT_SIZE, SMALL_SIZE = 9, 8  # points

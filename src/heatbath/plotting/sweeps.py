@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from heatbath._internal.checks import real
 from heatbath.plotting import style
 from heatbath.plotting.labels import value_name
+from heatbath.plotting.style import Axes
 from heatbath.runs.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MAX_MAP_HEIGHT = 6.0  # inches, of a figure
 PAPER_OFFSET = 0.28  # of a row's height, of the paper's value below the measured one, which would hide it

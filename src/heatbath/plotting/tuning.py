@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from heatbath.datasets.problem import Floats
 from heatbath.methods.ranges import Between
 from heatbath.plotting import style
+from heatbath.plotting.style import Axes
 from heatbath.tuning.search_space import Family
 from heatbath.tuning.trials import Trial, Trials
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 COLOUR_MAP = "cividis"
 BEST: dict[str, Any] = {
     "marker": "*",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,9 @@ from heatbath.diagnostics.statistics import Measured
 from heatbath.evaluation import Dependence
 from heatbath.plotting import style
 from heatbath.plotting.decision_boundaries import CLASS_MARKERS
+from heatbath.plotting.style import Axes, Figure
 from heatbath.runs.run import Run
 from heatbath.tuning.trials import TuningResult
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Labels: TypeAlias = Mapping[str, float | str]
 MOST_COLUMNS = 3  # panels in a row
