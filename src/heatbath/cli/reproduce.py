@@ -93,7 +93,10 @@ def reproduce(
             _refuse(f"no experiment is finished in {results_folder}: run heatbath reproduce first")
         missing = _write_reports(results, failures, results_folder, docs, quick)
     except KeyboardInterrupt:
-        lines.print(f"stopped; continue with: {_command_to_continue()}", markup=False)
+        words = [
+            word for word in sys.argv[1:] if word != "--again"
+        ]  # which would repeat finished experiments
+        lines.print(f"stopped; continue with: {shlex.join(['heatbath', *words])}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
     except (OSError, ValueError, ImportError) as error:
         _refuse(str(error))
@@ -116,12 +119,6 @@ def _known_experiments(names: Sequence[str]) -> list[str]:
             f"there is no experiment {', '.join(dict.fromkeys(unknown))}: accepted are {', '.join(NAMES)}"
         )
     return list(dict.fromkeys(names))
-
-
-def _command_to_continue() -> str:
-    """Return the command line of this process without --again, which would repeat finished experiments."""
-    arguments = [argument for argument in sys.argv[1:] if argument != "--again"]
-    return shlex.join(["heatbath", *arguments])
 
 
 def _run_experiments(

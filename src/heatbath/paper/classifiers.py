@@ -15,7 +15,7 @@ from heatbath.methods.partition import Partition
 from heatbath.models.dense import MLP
 from heatbath.paper.claims import Claim, Finding, judge_above
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
-from heatbath.paper.figures import draw_small_map, figure_of
+from heatbath.paper.figures import draw_small_map
 from heatbath.paper.side_by_side import (
     Array,
     adlala,
@@ -28,7 +28,7 @@ from heatbath.paper.side_by_side import (
     with_settings,
 )
 from heatbath.plotting import style
-from heatbath.plotting.style import Figure
+from heatbath.plotting.style import Axes
 from heatbath.runs.run import Run
 
 AVERAGED = 10  # last steps over which a classifier is averaged
@@ -139,7 +139,7 @@ def compare_with_adam(data: xr.Dataset, name: str, digits: int, unit: str = "") 
     return Finding(f"AdLaLa {adlala_text}, Adam {adam_text}{unit}", verdict)
 
 
-def draw(data: xr.Dataset, settings: Settings) -> Figure:
+def draw(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the classifier of the first run, in a row for each method and a column for each time.
 
     `data` is what `run` returns for these settings; titles have the accuracies of the same run.
@@ -154,7 +154,7 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
         percentage = 100 * float(results["accuracy"].isel(run=0))
         title = f"{method}, {int(steps[record]):,} steps: {percentage:.1f} %"
         ax.set_title(title, fontsize=style.SMALL_SIZE)
-    return figure_of(axes)
+    return axes[0]
 
 
 EXPERIMENT = Experiment(

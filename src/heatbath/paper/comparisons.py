@@ -25,7 +25,7 @@ from heatbath.paper.claims import (
     judge_below,
 )
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
-from heatbath.paper.figures import draw_accuracy_and_loss, draw_means, figure_of
+from heatbath.paper.figures import draw_accuracy_and_loss, draw_means
 from heatbath.paper.interpretations import interpretation_accuracies, interpretations_table
 from heatbath.paper.side_by_side import (
     Array,
@@ -39,7 +39,7 @@ from heatbath.paper.side_by_side import (
     with_settings,
 )
 from heatbath.plotting import style
-from heatbath.plotting.style import Axes, Figure
+from heatbath.plotting.style import Axes
 from heatbath.runs.run import Run
 
 # The 4-turn spiral, where all methods but AdLaLa are tuned
@@ -92,7 +92,7 @@ def judge_against_best(kind: str) -> Callable[[xr.Dataset], Finding]:
     return check
 
 
-def draw_tuned(data: xr.Dataset, settings: Settings) -> Figure:
+def draw_tuned(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the accuracy over the stepsize, of SGLD on the left and of Adam on the right.
 
     AdLaLa's mean and interval are a horizontal line and band in both. `data` is what `run_tuned` returns.
@@ -113,7 +113,7 @@ def draw_tuned(data: xr.Dataset, settings: Settings) -> Figure:
         style.label_axes(ax, "stepsize $h$", "test accuracy")
         style.format_percent(ax.yaxis)
         style.add_legend(ax)
-    return figure_of(axes)
+    return axes[0]
 
 
 def draw_points(ax: Axes, data: xr.Dataset, names: list[str], label: str, index: int) -> None:
@@ -196,9 +196,9 @@ def trigonometric_of(settings: Settings, draws: int) -> Problem:
     return trigonometric(settings.a, n_train=settings.points, n_test=settings.points, draws=draws)
 
 
-def steps_to_accuracy(data: xr.Dataset, method: str, accuracy: float = 0.9) -> Array:
-    """Return the step of each run's first record with this accuracy, or infinity if there is none."""
-    is_reached = data["accuracy"].sel({"method": method}).values >= accuracy  # (run, record)
+def steps_to_accuracy(data: xr.Dataset, method: str) -> Array:
+    """Return the step of each run's first record with 90 % accuracy, or infinity if there is none."""
+    is_reached = data["accuracy"].sel({"method": method}).values >= 0.9  # (run, record)
     first_steps = data["step"].values.astype(float)[is_reached.argmax(axis=1)]
     return np.where(is_reached.any(axis=1), first_steps, np.inf)
 

@@ -20,10 +20,9 @@ from heatbath.methods.partition import Part, Partition
 from heatbath.methods.presets import LOL, AdLAdL, LaLa
 from heatbath.paper.claims import Claim, Finding, combine_verdicts, judge_near
 from heatbath.paper.experiment import Experiment, ProgressCallback, ReportTable, Settings
-from heatbath.paper.figures import figure_of
 from heatbath.paper.side_by_side import adlala, spirals_of, train_side_by_side
 from heatbath.plotting import style
-from heatbath.plotting.style import Figure
+from heatbath.plotting.style import Axes
 from heatbath.runs.run import Run
 
 EXPLANATION = (
@@ -173,7 +172,7 @@ def _explanation_row(data: xr.Dataset) -> tuple[str, ...]:
     )
 
 
-def draw(data: xr.Dataset, settings: Settings) -> Figure:
+def draw(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the ratio of temperature to τ of every part with τ > 0, with its 95 % interval."""
     warm = data.isel(part=np.flatnonzero(data["tau"].values > 0))
     rows = []
@@ -184,7 +183,7 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
     plotting.scores(rows, "kinetic temperature / τ", ax=axes[0])
     axes[0].axvline(1.0, color="black", linewidth=0.8, linestyle=":")
     axes[0].set_xscale("log")
-    return figure_of(axes)
+    return axes[0]
 
 
 EXPERIMENT = Experiment(

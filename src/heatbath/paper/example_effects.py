@@ -17,7 +17,6 @@ from heatbath.methods import SGD
 from heatbath.methods.partition import Partition
 from heatbath.paper.claims import Claim, Finding, combine_strictly, judge_above, judge_below, judge_near
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
-from heatbath.paper.figures import figure_of
 from heatbath.paper.side_by_side import (
     Array,
     adlala,
@@ -26,7 +25,7 @@ from heatbath.paper.side_by_side import (
     unstack_chains,
 )
 from heatbath.plotting import style
-from heatbath.plotting.style import Axes, Figure
+from heatbath.plotting.style import Axes
 
 EARLY_STEPS = 2000  # what the paper calls the beginning
 
@@ -138,7 +137,7 @@ def judge_equal_effects(data: xr.Dataset) -> Finding:
     return Finding(text, judge_near(early, 1.25, partial_factor=1.5))
 
 
-def draw(data: xr.Dataset, settings: Settings) -> Figure:
+def draw(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the effect of inner and outer points over the steps, with 95 % intervals, for two methods.
 
     `data` is what `run` returns.
@@ -152,7 +151,7 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
         ax.title.set_fontsize(style.SMALL_SIZE)
         style.label_axes(ax, "steps", "norm of an example's gradient")
         style.add_legend(ax)
-    return figure_of(axes)
+    return axes[0]
 
 
 def draw_effects(ax: Axes, effect: xr.DataArray) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import xarray as xr
 
 from heatbath.paper.claims import Claim
-from heatbath.plotting.style import Figure
+from heatbath.plotting.style import Axes, Figure
 from heatbath.runs.progress import Progress
 
 ProgressCallback: TypeAlias = Callable[[Progress], None] | None  # called with the progress of a run
@@ -58,7 +58,7 @@ class Experiment:
     settings: Mapping[str, Any]
     quick: Mapping[str, Any]
     run: Callable[[Settings, ProgressCallback], xr.Dataset]
-    draw: Callable[[xr.Dataset, Settings], Figure]
+    draw: Callable[[xr.Dataset, Settings], Figure | Axes]
     claims: tuple[Claim, ...] = ()
     tables: Callable[[xr.Dataset], list[ReportTable]] = field(default=lambda data: [])
     notes: str = ""

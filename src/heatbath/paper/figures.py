@@ -19,11 +19,6 @@ ACCURACY_WIDTH = 1.15  # of a column with accuracies, relative to a map
 TITLE_HEIGHT = 0.25  # inches, of a map
 
 
-def figure_of(axes: Sequence[Axes]) -> Figure:
-    """Return the figure of some Axes."""
-    return axes[0].figure.figure
-
-
 def remove_legend(ax: Axes) -> None:
     """Remove the legend of Axes, because other Axes of the figure have it."""
     legend = ax.get_legend()
@@ -37,7 +32,7 @@ def traces_by_method(data: xr.Dataset, name: str) -> dict[str, xr.DataArray]:
     return {method: traces.sel({"method": method}, drop=True) for method in method_names(data)}
 
 
-def draw_accuracy_and_loss(data: xr.Dataset, log: bool = True) -> Figure:
+def draw_accuracy_and_loss(data: xr.Dataset, log: bool = True) -> Axes:
     """Draw test accuracy and test loss over the steps, the loss on a logarithmic axis if `log`."""
     axes = style.panels(1, 2, height=0.5 * style.PAGE_WIDTH)
     plotting.curves(traces_by_method(data, "accuracy"), ax=axes[0])
@@ -45,7 +40,7 @@ def draw_accuracy_and_loss(data: xr.Dataset, log: bool = True) -> Figure:
     axes[0].set_ylabel("test accuracy")
     axes[1].set_ylabel("test loss")
     remove_legend(axes[1])
-    return figure_of(axes)
+    return axes[0]
 
 
 def draw_all_runs(ax: Axes, accuracies: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from heatbath.paper.claims import (
     judge_distance,
 )
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
-from heatbath.paper.figures import draw_all_runs, figure_of
+from heatbath.paper.figures import draw_all_runs
 from heatbath.paper.interpretations import interpretation_accuracies, interpretations_table
 from heatbath.paper.side_by_side import (
     Array,
@@ -266,7 +266,7 @@ def draw_over_time(data: xr.Dataset, settings: Settings) -> Figure:
 
     handles, labels = axes[0].get_legend_handles_labels()
     options: dict[str, Any] = {"fontsize": style.SMALL_SIZE, "frameon": False}
-    figure = figure_of(axes)
+    figure = axes[0].figure.figure
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), **options)
     return figure
 
@@ -429,7 +429,7 @@ def judge_smaller_gap(data: xr.Dataset) -> Finding:
     return Finding(f"{text} points hold 95 % of the runs", combine_verdicts(*verdicts))
 
 
-def draw_runs(data: xr.Dataset, settings: Settings) -> Figure:
+def draw_runs(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the distributions of weights and of biases at the end, by method, and the accuracies of all runs.
 
     `data` is what `run_hundred` returns.
@@ -442,7 +442,7 @@ def draw_runs(data: xr.Dataset, settings: Settings) -> Figure:
         style.label_axes(ax, kind, "share per bin")
     style.add_legend(axes[0])
     draw_all_runs(axes[2], {method: final_values(data, method=method) for method in methods})
-    return figure_of(axes)
+    return axes[0]
 
 
 HUNDRED_RUNS = Experiment(

@@ -13,10 +13,9 @@ from heatbath.methods.partition import Partition
 from heatbath.models.dense import MLP
 from heatbath.paper.claims import Claim, Finding, judge_above, judge_below
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
-from heatbath.paper.figures import figure_of
 from heatbath.paper.side_by_side import adlala, train_side_by_side, with_settings
 from heatbath.plotting import style
-from heatbath.plotting.style import Figure
+from heatbath.plotting.style import Axes
 
 MIN_RISE = 0.05  # fraction of the loss at the start below which a rise doesn't count
 
@@ -79,7 +78,7 @@ def judge_saddles(data: xr.Dataset) -> Finding:
     return Finding(text, judge_above(share, MIN_RISE))
 
 
-def draw(data: xr.Dataset, settings: Settings) -> Figure:
+def draw(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the loss on a surface for MNIST and for the spiral."""
     axes = style.panels(1, 2, height=0.46 * style.PAGE_WIDTH)
     ends = {r"start ($\alpha = 0$)": (0.0, 0.5), r"$\theta_{f,1}$": (1.0, 1.0), r"$\theta_{f,2}$": (1.0, 0.0)}
@@ -87,7 +86,7 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
         dimension = "mnist_run" if name == "mnist" else "run"
         plotting.surface(data[name].isel({dimension: 0}).rename("test loss"), ends, ax=ax)
         ax.set_title(title, fontsize=style.SMALL_SIZE)
-    return figure_of(axes)
+    return axes[0]
 
 
 EXPERIMENT = Experiment(

@@ -276,7 +276,9 @@ def _grid_probabilities(problem: Problem, prediction: Run | ArrayLike, chain: in
     """
     _plane_limits(problem)  # raises if the problem has no plane
     if isinstance(prediction, Run):
-        probabilities = _mean_outputs(prediction, plane(problem), chain)
+        averaged = prediction.data.isel(chain=_included_chains(prediction, chain))
+        outputs = Run(prediction.plan, prediction.step, averaged).outputs(plane(problem))
+        probabilities = np.asarray(outputs.mean(axis=0))
     elif chain is not None:
         raise ValueError(f"chain is for a run, got chain={chain}: select it in the array of probabilities")
     else:
@@ -293,17 +295,6 @@ def _grid_probabilities(problem: Problem, prediction: Run | ArrayLike, chain: in
     if lowest < -ROUNDING or highest > 1 + ROUNDING:
         raise ValueError(f"prediction must hold probabilities, got values from {lowest} to {highest}")
     return np.clip(probabilities, 0, 1).reshape(points, points, problem.outputs)
-
-
-def _mean_outputs(run: Run, X: Floats, chain: int | None) -> Floats:
-    """Return a run's outputs (example, output) for inputs X, as the mean over the chains to draw.
-
-    These are `chain` alone, or for None all chains that have not diverged, which must then have the same
-    settings and the same training data.
-    """
-    included = _included_chains(run, chain)
-    outputs = Run(run.plan, run.step, run.data.isel(chain=included)).outputs(X)
-    return np.asarray(outputs.mean(axis=0))
 
 
 def _included_chains(run: Run, chain: int | None) -> list[int]:

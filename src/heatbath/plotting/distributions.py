@@ -9,7 +9,7 @@ import xarray as xr
 
 from heatbath._internal.checks import real, whole
 from heatbath.datasets.problem import Floats
-from heatbath.methods.partition import Layers
+from heatbath.diagnostics.weights import tensor_spans
 from heatbath.plotting import style
 from heatbath.plotting.labels import Traces, by_label
 from heatbath.plotting.style import Axes
@@ -51,31 +51,13 @@ def parameters(run: Run, of: str) -> xr.DataArray:
     part_names = {part.name for part in parts} | {part.key for part in parts}
     if of in part_names:
         return run.weights(of)
-    spans = _tensor_spans(run.plan.layers)
+    spans = tensor_spans(run.plan.layers)
     if of in spans:
         return run.weights().isel(parameter=spans[of])
 
     accepted_names = [*spans, *sorted(map(str, part_names))]
     accepted = ", ".join(repr(str(name)) for name in accepted_names)
     raise ValueError(f"there is no {of!r} in this run: accepted are {accepted}")
-
-
-def _tensor_spans(layers: Layers) -> dict[str, slice]:
-    """Return the range of parameters of each layer, of its weights and of its biases, by name.
-
-    `layers` are the numbers of weights and biases of each layer. Parameters are ordered by layer, with the
-    weights of a layer before its biases.
-    """
-    spans: dict[str, slice] = {}
-    first_weight = 0
-    for layer, (weight_count, bias_count) in layers.items():
-        first_bias = first_weight + weight_count
-        end = first_bias + bias_count
-        spans[layer] = slice(first_weight, end)
-        spans[f"{layer}.weight"] = slice(first_weight, first_bias)
-        spans[f"{layer}.bias"] = slice(first_bias, end)
-        first_weight = end
-    return spans
 
 
 def distributions(

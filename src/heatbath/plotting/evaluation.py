@@ -76,7 +76,10 @@ def roc(forecasts: Forecasts, *, ax: Axes | None = None) -> Axes:
     if len(np.unique(first_forecast.labels)) < 2:
         raise ValueError("a ROC curve needs examples of two classes, and these are all of one")
     if len(first_forecast.targets) == 2:
-        curves = _second_class_curves(checked)
+        curves = [
+            RocInput(name, forecast.labels == 1, forecast.probabilities[:, 1], forecast.weights)
+            for name, forecast in checked.items()
+        ]
         positive_class = style.plain_label(first_forecast.targets[1], MAX_NAME_LENGTH)
         y_label = f"true positives ({positive_class})"
     else:
@@ -400,14 +403,6 @@ def _checked_probabilities(label: str, probability: ArrayLike, size: int) -> Flo
             f"from {stated.min(initial=np.inf):g} to {stated.max(initial=-np.inf):g}"
         )
     return stated
-
-
-def _second_class_curves(forecasts: Mapping[str, Forecast]) -> list[RocInput]:
-    """Return a ROC curve of the second of two classes for each forecast."""
-    return [
-        RocInput(name, forecast.labels == 1, forecast.probabilities[:, 1], forecast.weights)
-        for name, forecast in forecasts.items()
-    ]
 
 
 def _one_against_rest(forecast: Forecast) -> list[RocInput]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heatbath._internal.checks import POSITIVE, is_real, real, whole
@@ -165,6 +166,17 @@ def _legend_layout(labels: list[str], available_width: float) -> tuple[int, floa
     rows = math.ceil(len(labels) / most_columns)
     columns = math.ceil(len(labels) / rows)
     return columns, columns * max(widths)
+
+
+def label_rows(ax: Axes, labels: Sequence[str], margin: float = 0.4) -> None:
+    """Label rows at 0, 1, 2, ... from the top, and draw a vertical grid.
+
+    The axis ends 1 - `margin` above the first row and below the last one.
+    """
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - margin, margin - 1)
+    ax.grid(axis="x", linewidth=0.4, alpha=0.5)
+    ax.tick_params(axis="y", length=0)
 
 
 def add_colour_bar(ax: Axes, mappable: ScalarMappable, label: str) -> Colorbar:

@@ -133,11 +133,8 @@ def scores(rows: Sequence[Score], name: str, *, percent: bool = False, ax: Axes 
     ax.plot(values, positions, "o", color=style.COLOURS[0], markersize=4.5, label="measured, 95 % interval")
     _draw_paper_values(ax, checked)
 
-    ax.set_yticks(positions, [score.label for score in checked])
-    ax.set_ylim(len(checked) - 0.4, -0.6)
-    ax.grid(axis="x", linewidth=0.4, alpha=0.5)
+    style.label_rows(ax, [score.label for score in checked])
     style.label_axes(ax, name, "")
-    ax.tick_params(axis="y", length=0)
     if percent:
         style.format_percent(ax.xaxis)
     style.add_legend(ax)

@@ -69,12 +69,9 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     ax.scatter([], [], label="best", **BEST)
 
     row_labels = [_family_label(tuned, family) for family in tuned.families]
-    ax.set_yticks(range(len(row_labels)), row_labels)
-    ax.set_ylim(len(row_labels) - 0.5, -0.5)
-    ax.grid(axis="x", linewidth=0.4, alpha=0.5)
+    style.label_rows(ax, row_labels, margin=0.5)
     ax.set_axisbelow(True)
     style.label_axes(ax, f"validation {tuned.by}", "")
-    ax.tick_params(axis="y", length=0)
     _set_score_axis(ax, tuned)
     style.add_legend(ax)
     return ax

@@ -45,6 +45,7 @@ from heatbath.datasets.tables.sniff import (
 )
 
 Source: TypeAlias = str | os.PathLike[str] | BinaryIO
+Frames: TypeAlias = Iterator[pd.DataFrame]  # the pieces of a table
 PACKERS: dict[bytes, tuple[str, Any]] = {
     b"\x1f\x8b": ("gzip", gzip.open),
     b"BZh": ("bzip2", bz2.open),
@@ -221,7 +222,7 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(frames).rename_axis(frames[0].index.name)
 
 
-def open_chunks(source: Source, rows: int, *, decimal: Mark | None = None) -> Iterator[pd.DataFrame]:
+def open_chunks(source: Source, rows: int, *, decimal: Mark | None = None) -> Frames:
     """Read a table in pieces, for files larger than memory and for streams.
 
     Parameters
@@ -250,9 +251,7 @@ def source_name(source: Source) -> str:
     return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "the table"
 
 
-def _read_pieces(
-    source: Source, rows: int, reading: Reading, look: FirstRowsCheck | None = None
-) -> Iterator[pd.DataFrame]:
+def _read_pieces(source: Source, rows: int, reading: Reading, look: FirstRowsCheck | None = None) -> Frames:
     """Read a table in pieces, and turn errors of reading and unpacking into messages for users.
 
     Parameters
@@ -410,7 +409,7 @@ def _seekable(file: io.BufferedReader) -> BinaryIO:
 
 def _read_parquet(
     file: io.BufferedReader, rows: int, reading: Reading, look: FirstRowsCheck | None
-) -> Iterator[pd.DataFrame]:
+) -> Frames:
     """Yield a Parquet file in batches of rows, with row numbers from 1 as the index.
 
     Parameters
@@ -461,7 +460,7 @@ def _without_rows(columns: Iterable[str]) -> pd.DataFrame:
     return pd.DataFrame({column: pd.array([], dtype="str") for column in columns})
 
 
-def _regroup(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame]:
+def _regroup(frames: Iterable[pd.DataFrame], rows: int) -> Frames:
     """Yield the rows of frames in pieces of equal size, except the last, which may be shorter.
 
     There is at least one piece. Frames have different sizes where a file has empty lines.
@@ -478,7 +477,7 @@ def _regroup(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame
         yield pending
 
 
-def _read_csv(file: io.BufferedReader, rows: int, reading: Reading) -> Iterator[pd.DataFrame]:
+def _read_csv(file: io.BufferedReader, rows: int, reading: Reading) -> Frames:
     """Yield a CSV file in pieces, with line numbers as the index.
 
     Parameters
@@ -514,7 +513,7 @@ def _read_csv(file: io.BufferedReader, rows: int, reading: Reading) -> Iterator[
         lines.text.detach()  # otherwise it would close the file, which may be the user's
 
 
-def _read_rows(lines: Lines, sample: str, rows: int, reading: Reading) -> Iterator[pd.DataFrame]:
+def _read_rows(lines: Lines, sample: str, rows: int, reading: Reading) -> Frames:
     """Yield the rows below the header of a CSV file in pieces, with line numbers as the index.
 
     Parameters
