@@ -238,7 +238,7 @@ def takes_settings(
         own_parameters = dict(inspect.signature(command, eval_str=True).parameters)
         own_parameters.pop("options")
         run_options: dict[str, inspect.Parameter] = {}
-        parameters = []
+        parameters: list[inspect.Parameter] = []
         for name, parameter in own_parameters.items():
             if name == "run":
                 run_options = _field_parameters(parameter.annotation, without)

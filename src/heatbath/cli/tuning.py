@@ -72,11 +72,6 @@ class Tuning:
         return int(self.settings["search"]["fresh"])
 
     @property
-    def batch(self) -> int:
-        """Number of examples in a mini-batch."""
-        return int(self.settings["search"]["batch"])
-
-    @property
     def seed(self) -> int:
         """Seed of the fresh runs, which differs from that of the search."""
         return int(self.settings["search"]["seed"]) + 1

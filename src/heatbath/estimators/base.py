@@ -23,7 +23,7 @@ from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.datasets.tables import TableEncoder
 from heatbath.datasets.tables.encoder import as_frame
-from heatbath.datasets.tasks import TASKS
+from heatbath.datasets.tasks import TASKS, each_class
 from heatbath.diagnostics.drift import SETTLED
 from heatbath.diagnostics.statistics import BlockAverage, Estimate
 from heatbath.estimators import files
@@ -399,8 +399,8 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             return np.asarray(np.square((Y - mean) / run.problem.target_scale).mean(axis=1))
         if task == "counts":
             return np.asarray((mean - Y * np.log(np.maximum(mean, TINY))).sum(axis=1))
-        probabilities = np.hstack([1 - mean, mean]) if task == "binary" else mean
-        return np.asarray(-np.log(np.maximum(probabilities[np.arange(len(Y)), Y[:, 0].astype(int)], TINY)))
+        labelled = each_class(mean)[np.arange(len(Y)), Y[:, 0].astype(int)]
+        return np.asarray(-np.log(np.maximum(labelled, TINY)))
 
     def _store_run(self, run: Run) -> None:
         """Set the attributes of a fitted estimator."""

@@ -13,6 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from heatbath.datasets.problem import Floats
+from heatbath.datasets.tasks import each_class
 from heatbath.estimators.base import Thermodynamic
 from heatbath.estimators.examples import FitExamples, check_weights
 
@@ -235,8 +236,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the mean probability of each class, (examples, classes)."""
-        mean = self._prediction(X).mean
-        return np.hstack([1 - mean, mean]) if len(self.classes_) == 2 else mean
+        return each_class(self._prediction(X).mean)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class with the largest mean probability, (examples,)."""

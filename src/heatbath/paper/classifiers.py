@@ -125,8 +125,7 @@ def roughness(maps: Array, height: float, width: float) -> Array:
     first = np.gradient(maps, height, width, axis=(-2, -1))
     second = [d for slope in first for d in np.gradient(slope, height, width, axis=(-2, -1))]
     size = np.sqrt(sum(d**2 for d in second)).mean(axis=(-2, -1))
-    ratio: Array = size / np.maximum(np.hypot(*first).mean(axis=(-2, -1)), 1e-12)
-    return ratio
+    return np.asarray(size / np.maximum(np.hypot(*first).mean(axis=(-2, -1)), 1e-12))
 
 
 def compare_with_adam(data: xr.Dataset, name: str, digits: int, unit: str = "") -> Finding:

@@ -55,8 +55,7 @@ def gradient_norms(theta: Array, X: Array, y: Array, units: int) -> Array:
     # Squared norms of the logit's gradients by the parameters of both layers
     hidden = ((z > 0) * v**2).sum(axis=1) * (1 + (X**2).sum(axis=1))
     output = 1 + (z**2).sum(axis=1)
-    norms: Array = np.abs(residual) * np.sqrt(hidden + output)
-    return norms
+    return np.asarray(np.abs(residual) * np.sqrt(hidden + output))
 
 
 def thirds(radius: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -152,8 +152,7 @@ def final_values(data: xr.Dataset, name: str = "accuracy", **labels: Any) -> Arr
     selected = data[name].sel(labels)
     if "record" in selected.dims:
         selected = selected.isel(record=-1)
-    values: Array = selected.values
-    return values
+    return np.asarray(selected.values)
 
 
 def compare_methods(data: xr.Dataset, first: str, second: str) -> Finding:

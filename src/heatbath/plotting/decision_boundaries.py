@@ -278,7 +278,7 @@ def _grid_probabilities(problem: Problem, prediction: Run | ArrayLike, chain: in
     if isinstance(prediction, Run):
         averaged = prediction.data.isel(chain=_included_chains(prediction, chain))
         outputs = Run(prediction.plan, prediction.step, averaged).outputs(plane(problem))
-        probabilities = np.asarray(outputs.mean(axis=0))
+        probabilities: Floats = outputs.mean(axis=0)
     elif chain is not None:
         raise ValueError(f"chain is for a run, got chain={chain}: select it in the array of probabilities")
     else:

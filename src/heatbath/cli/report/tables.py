@@ -66,7 +66,7 @@ def title(report: RunReport | SearchReport) -> str:
         sizes = f"{report.run.step:,} steps, batch {plan.batch}, {plan.chains} chains"
         return f"{name}, {_units(plan.network)} hidden units, {sizes}"
     tuning = report.tuning
-    sizes = f"{tuning.search.steps:,} steps, batch {tuning.batch}, {tuning.fresh_chains} chains"
+    sizes = f"{tuning.search.steps:,} steps, batch {tuning.plan.batch}, {tuning.fresh_chains} chains"
     return f"{name}, {_units(tuning.search.network)} hidden units, {sizes}"
 
 
@@ -146,7 +146,9 @@ def _table_by_measure(report: RunReport) -> TextTable:
     for name in names:
         estimates = [format_estimate(name, measures.get(name)) for measures in predictions.values()]
         rows.append([measure_label(name), *estimates])
-    recorded = {name: estimate for name, estimate in point.recorded.items() if estimate is not None}
+    recorded: dict[str, Measured | None] = {
+        name: estimate for name, estimate in point.recorded.items() if estimate is not None
+    }
     known_point = replace(point, recorded=recorded)
     for column in _training_columns([known_point], has_test_measures=bool(names)):
         rows.append([column.name, "", *column.cells, *[""] * len(report.baselines)])
