@@ -44,7 +44,7 @@ class Experiment:
     run : callable
         Computes a data set from the settings. Claims, picture and tables use nothing else.
     draw : callable
-        Draws the picture from the data set and the settings.
+        Draws the picture from the data set and the settings, and returns it or one of its panels.
     claims : tuple of Claim
         The paper's claims.
     tables : callable

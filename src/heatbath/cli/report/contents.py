@@ -512,7 +512,7 @@ class SearchReport:
     @property
     def problem(self) -> Problem:
         """Problem of the search."""
-        return self.tuning.problem
+        return self.tuning.search.problem
 
     def command(self, method: str) -> str:
         """Return the command line that trains with the best coefficients of a method."""

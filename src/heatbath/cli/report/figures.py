@@ -64,7 +64,8 @@ def draw_figures(report: RunReport | SearchReport, folder: Path) -> list[Path]:
 def _run_figures(report: RunReport) -> dict[str, Axes]:
     """Draw the figures of a report on a train, sweep or compare run, and return them by name.
 
-    Which figures there are depends on the command, on the task, and on the number of inputs and points.
+    Which figures there are depends on the command, on the task, and on the number of inputs and points. Each
+    figure is represented by one of its panels, here and below.
     """
     command = report.command
     run = report.run
