@@ -212,11 +212,7 @@ def from_table(  # noqa: PLR0913 # options by keyword
     with _prefix_errors(prefix):
         test, train = split(len(cells), test_share, seed, strata(y, task))
     if len(train) < 2:
-        for_test = f", and {len(test)} of them set aside to test" if len(test) else ""
-        raise ValueError(
-            f"{name} has too few rows to learn from: {len(cells)} with a value of "
-            f"{' and '.join(map(repr, targets))}{for_test}; 2 are needed for training"
-        )
+        raise ValueError(f"{name} {_too_few_rows(targets, len(cells), len(test))}")
 
     with _prefix_errors(prefix):
         encoder, X = _encode(cells, train, columns.encoder_options())
@@ -354,6 +350,15 @@ def _open_table(
         frame, remarks = draw_rows([opened.frame], rows, seed)
         opened = Opened(frame, (*opened.notes, *remarks), opened.decimal)
     return opened, [], ""
+
+
+def _too_few_rows(targets: list[str], rows: int, tests: int) -> str:
+    """Return the problem that too few rows have values of the targets, of which some are for the test."""
+    for_test = f", and {tests} of them set aside to test" if tests else ""
+    return (
+        f"has too few rows to learn from: {rows} with a value of {' and '.join(map(repr, targets))}"
+        f"{for_test}; 2 are needed for training"
+    )
 
 
 def _encode(

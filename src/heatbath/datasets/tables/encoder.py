@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Self
 
@@ -123,12 +123,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if any(column.features for column in learned.values()):
             return self._store(learned, remarks)
 
-        # Columns that were left out because they seem to name or count the rows
-        row_numbers: dict[str, Column] = {
-            name: Number(name, float(np.median(numbers(frame[name]))))
-            for name, column in learned.items()
-            if isinstance(column, LeftOut) and column.reason in (COUNTS, NAMED)
-        }
+        row_numbers = _row_numbers(frame, learned)
         if not row_numbers:
             notes = "; ".join(f"{name!r} is {learned[name].note()}" for name in [*learned][:SHOWN])
             raise ValueError(f"no column is left to learn from: {notes or 'there is none'}")
@@ -310,6 +305,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if len(learned) < len(plain["columns"]) or not has_features:
             raise ValueError("the columns of an encoder must have different names, and at least one feature")
         return cls(**options)._store(learned, _checked_names("remarks", plain["remarks"]), decimal)
+
+
+def _row_numbers(frame: pd.DataFrame, learned: Mapping[str, Column]) -> dict[str, Column]:
+    """Return columns that were left out because they seem to name or count the rows as numbers, by name."""
+    return {
+        name: Number(name, float(np.median(numbers(frame[name]))))
+        for name, column in learned.items()
+        if isinstance(column, LeftOut) and column.reason in (COUNTS, NAMED)
+    }
 
 
 def as_frame(X: Any) -> pd.DataFrame:
