@@ -121,6 +121,12 @@ def _known_experiments(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def _command_to_continue() -> str:
+    """Return the command line of this process without --again, which would repeat finished experiments."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--again"]
+    return shlex.join(["heatbath", *arguments])
+
+
 def _run_experiments(
     console: Console, names: list[str], folder: Path, quick: bool, repeat: bool, executor: str | None
 ) -> tuple[dict[str, ExperimentResult], dict[str, str]]:
