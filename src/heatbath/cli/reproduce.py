@@ -93,10 +93,7 @@ def reproduce(
             _refuse(f"no experiment is finished in {results_folder}: run heatbath reproduce first")
         missing = _write_reports(results, failures, results_folder, docs, quick)
     except KeyboardInterrupt:
-        words = [
-            word for word in sys.argv[1:] if word != "--again"
-        ]  # which would repeat finished experiments
-        lines.print(f"stopped; continue with: {shlex.join(['heatbath', *words])}", markup=False)
+        lines.print(f"stopped; continue with: {_command_to_continue()}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
     except (OSError, ValueError, ImportError) as error:
         _refuse(str(error))
