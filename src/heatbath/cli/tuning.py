@@ -15,6 +15,7 @@ from heatbath.cli.options import Settings, option_words
 from heatbath.cli.parsing import number
 from heatbath.cli.plans import FILE_DEFAULTS, make_problem
 from heatbath.cli.run_folder import RUN, SEARCH
+from heatbath.datasets import Problem
 from heatbath.methods.partition import Partition
 from heatbath.methods.ranges import Between
 from heatbath.models.dense import MLP
@@ -59,6 +60,11 @@ class Tuning:
     search: HalvingSearch
     plan: Plan
     settings: Settings
+
+    @property
+    def problem(self) -> Problem:
+        """Problem of the search."""
+        return self.search.problem
 
     @property
     def fresh_chains(self) -> int:
@@ -115,7 +121,7 @@ class Tuning:
         if cold_from is not None:
             partitions = {name: partition.cooled(cold_from) for name, partition in partitions.items()}
         return make_plan(
-            self.search.problem,
+            self.problem,
             self.search.network,
             partitions,
             self.search.steps,

@@ -512,7 +512,7 @@ class SearchReport:
     @property
     def problem(self) -> Problem:
         """Problem of the search."""
-        return self.tuning.search.problem
+        return self.tuning.problem
 
     def command(self, method: str) -> str:
         """Return the command line that trains with the best coefficients of a method."""
