@@ -274,7 +274,7 @@ def test_a_table_that_would_not_fit_in_memory_is_refused_before_it_is_read(large
     monkeypatch.setattr(import_module("heatbath.datasets.from_table"), "free_memory", lambda: 500_000)
     read = []
     frame = opening._parse_lines
-    monkeypatch.setattr(opening, "_parse_lines", lambda *given: read.append(len(given[2])) or frame(*given))
+    monkeypatch.setattr(opening, "_parse_lines", lambda *given: read.append(len(given[1])) or frame(*given))
     with pytest.raises(MemoryError) as refusal:
         from_table(large, "y")
     assert read == [500]

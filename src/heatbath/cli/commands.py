@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from shutil import copyfileobj
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 from rich.console import Console
@@ -19,12 +19,15 @@ from heatbath.cli.options import Setting, Settings, completing, sections_of, tak
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from heatbath.cli.display import Display
     from heatbath.cli.report.contents import RunReport, SearchReport
     from heatbath.cli.tuning import Tuning
+    from heatbath.datasets import Problem
     from heatbath.runs.plan import Plan
     from heatbath.runs.run import Run
     from heatbath.training.auto import AutomaticRun
+    from heatbath.training.train import ExecutionOptions
+
+    Prepared: TypeAlias = Plan | AutomaticRun | Tuning  # a run, or a search
 
 File = Annotated[
     Path | None, typer.Option("--settings", help="TOML file with settings; options override it.")
@@ -67,36 +70,35 @@ Tuned = Annotated[
 ]
 
 
-class Execution(NamedTuple):
-    """Options that decide how a command runs, and never change its results.
+class RunOptions(NamedTuple):
+    """Options of every command that starts a run; all but the first two never change its results.
 
     Attributes
     ----------
+    settings
+        A TOML file of settings, or None.
+    out
+        Folder for the results; None makes a new one below runs.
     threads
         Number of threads; None takes HEATBATH_THREADS, or all cores.
-    every
-        Seconds between two checkpoints.
     executor
         Name of the workers, such as "processes:4"; None computes in this process.
+    every
+        Seconds between two checkpoints.
     json
         True to print JSON on stdout instead of tables.
     """
 
-    threads: int | None
-    every: float
-    executor: str | None
-    json: bool
+    settings: File = None
+    out: Out = None
+    threads: Threads = None
+    executor: Workers = None
+    every: Every = 60.0
+    json: Json = False
 
 
-@takes_settings("problem", "network", "method", "posterior", "training")
-def train(
-    options: dict[Setting, Any],
-    settings: File = None,
-    out: Out = None,
-    threads: Threads = None,
-    every: Every = 60.0,
-    json: Json = False,
-) -> None:
+@takes_settings("problem", "network", "method", "posterior", "training", without=("executor",))
+def train(*, options: dict[Setting, Any], run: RunOptions) -> None:
     """Train or sample a network with one method, in several independent chains.
 
     Without --method, heatbath samples the posterior as its scikit-learn estimators do, with nothing to
@@ -112,37 +114,20 @@ def train(
 
     heatbath train --data FILE.csv --target COLUMN --method lala --h auto --gamma 1 --prior 1 --steps auto
     """
-    _start("train", settings, options, [], out, Execution(threads, every, None, json))
+    _start("train", options, [], run)
 
 
 @takes_settings("problem", "network", "posterior", "training")
-def compare(
-    options: dict[Setting, Any],
-    method: Compared = None,
-    settings: File = None,
-    out: Out = None,
-    threads: Threads = None,
-    executor: Workers = None,
-    every: Every = 60.0,
-    json: Json = False,
-) -> None:
+def compare(*, options: dict[Setting, Any], method: Compared = None, run: RunOptions) -> None:
     """Compare methods on one problem, from the same starts and with the same mini-batches.
 
     heatbath compare --problem spirals --turns 4 --method adlala:h=0.25 --method adam:h=0.005
     """
-    _start("compare", settings, options, method or [], out, Execution(threads, every, executor, json))
+    _start("compare", options, method or [], run)
 
 
 @takes_settings("problem", "network", "method", "posterior", "training")
-def sweep(
-    options: dict[Setting, Any],
-    settings: File = None,
-    out: Out = None,
-    threads: Threads = None,
-    executor: Workers = None,
-    every: Every = 60.0,
-    json: Json = False,
-) -> None:
+def sweep(*, options: dict[Setting, Any], run: RunOptions) -> None:
     """Train at every point of a grid of coefficients.
 
     Write several values as a list, such as 1e-5,1e-4, or as a range FIRST:LAST:COUNT with logarithmic
@@ -150,20 +135,11 @@ def sweep(
 
     heatbath sweep --problem spirals --method lol --tau 0,1e-4,1e-3 --h 0.05:0.4:4
     """
-    _start("sweep", settings, options, [], out, Execution(threads, every, executor, json))
+    _start("sweep", options, [], run)
 
 
 @takes_settings("problem", "network", "search")
-def tune(
-    options: dict[Setting, Any],
-    method: Tuned = None,
-    settings: File = None,
-    out: Out = None,
-    threads: Threads = None,
-    executor: Workers = None,
-    every: Every = 60.0,
-    json: Json = False,
-) -> None:
+def tune(*, options: dict[Setting, Any], method: Tuned = None, run: RunOptions) -> None:
     """Search for good coefficients of methods, then train again with the best of each method.
 
     A coefficient has its default range, a range that you choose, LOW..HIGH, or a fixed value. Candidates are
@@ -175,7 +151,7 @@ def tune(
 
     heatbath tune --data FILE.csv --target COLUMN --method lol --method adam:h=1e-4..0.1,beta1=0.9
     """
-    _start("tune", settings, options, method or [], out, Execution(threads, every, executor, json))
+    _start("tune", options, method or [], run)
 
 
 def resume(
@@ -199,11 +175,11 @@ def resume(
     from heatbath.cli.run_folder import SETTINGS
     from heatbath.cli.settings import merge_settings, read_settings, write_settings
 
-    execution = Execution(threads, every, executor, json)
+    run = RunOptions(threads=threads, executor=executor, every=every, json=json)
     with ending(USAGE):
         if not (folder / SETTINGS).is_file():
             raise FileNotFoundError(f"{folder} holds no run: there is no {SETTINGS} in it")
-        _check_execution(execution)
+        _check_options(run)
         command, sections = read_settings(folder / SETTINGS)
         settings = merge_settings(sections, {}, [])
         if steps is not None:
@@ -214,7 +190,7 @@ def resume(
     if steps is not None:
         with ending(FAILURE):
             write(folder / SETTINGS, write_settings(command, complete))
-    _execute(command, prepared, complete, folder, execution)
+    _execute(command, prepared, complete, folder, run)
 
 
 def _extended_ends(command: str, settings: Settings, folder: Path, steps: int) -> list[int]:
@@ -252,14 +228,7 @@ def _extended_ends(command: str, settings: Settings, folder: Path, steps: int) -
     return [*ends, run.step + steps]
 
 
-def _start(
-    command: str,
-    settings_file: Path | None,
-    options: dict[Setting, Any],
-    methods: list[str],
-    out: Path | None,
-    execution: Execution,
-) -> None:
+def _start(command: str, options: dict[Setting, Any], methods: list[str], run: RunOptions) -> None:
     """Start a new run in a folder of its own, and report on it.
 
     Wrong settings are refused before anything is written. Data from a pipe are the exception: a pipe can be
@@ -270,16 +239,12 @@ def _start(
     ----------
     command
         "train", "compare", "sweep" or "tune".
-    settings_file
-        A TOML file of settings, or None.
     options
-        Values of the options that the user gave, which override the file.
+        Values of the options that the user gave, which override the settings file.
     methods
         Methods of a comparison or search as text, such as sgld:h=0.1.
-    out
-        Folder for the results; None makes a new one below runs.
-    execution
-        Threads, checkpoints, workers and output.
+    run
+        Settings file, folder, threads, checkpoints, workers and output.
     """
     from heatbath._internal.atomic_write import write
     from heatbath.cli.introduction import introduce
@@ -287,11 +252,11 @@ def _start(
     from heatbath.cli.settings import merge_settings, read_settings, write_settings
 
     with ending(USAGE):
-        _check_execution(execution)
-        check_free(out)
+        _check_options(run)
+        check_free(run.out)
         sections: Settings = {}
-        if settings_file is not None:
-            _, sections = read_settings(settings_file, command)
+        if run.settings is not None:
+            _, sections = read_settings(run.settings, command)
         settings = merge_settings(sections, sections_of(options), methods)
         pipe = open_pipe(settings["problem"].get("data"))
 
@@ -300,7 +265,7 @@ def _start(
     try:
         if pipe is not None:
             with ending(FAILURE), pipe as source:
-                folder = claim_folder(out, "-".join([TABLE, *suffix]), "")
+                folder = claim_folder(run.out, "-".join([TABLE, *suffix]), "")
                 write(folder / TABLE, lambda file: copyfileobj(source, file))
             settings = settings | {"problem": settings["problem"] | {"data": str(folder / TABLE)}}
 
@@ -309,12 +274,12 @@ def _start(
             text = write_settings(command, complete)
         with ending(FAILURE):
             if folder is None:
-                folder = claim_folder(out, "-".join([prepared.problem.name, *suffix]), text)
+                folder = claim_folder(run.out, "-".join([prepared.problem.name, *suffix]), text)
             else:
                 write(folder / SETTINGS, text)
 
         introduce(prepared.problem, complete, is_default=command == "train" and not settings["method"])
-        _execute(command, prepared, complete, folder, execution)
+        _execute(command, prepared, complete, folder, run)
     except (typer.Exit, KeyboardInterrupt) as stop:
         # An exit with INTERRUPTED comes from a run that can be resumed, so its folder must stay
         if folder is not None and getattr(stop, "exit_code", USAGE) in (FAILURE, USAGE):
@@ -334,7 +299,7 @@ def _name_parts(command: str, settings: Settings) -> list[str]:
     return []
 
 
-def _prepare(command: str, settings: Settings) -> tuple[Plan | AutomaticRun | Tuning, Settings]:
+def _prepare(command: str, settings: Settings) -> tuple[Prepared, Settings]:
     """Check the settings; return what to run, and the settings completed with all defaults."""
     from heatbath.cli.plans import prepare_run
     from heatbath.cli.tuning import prepare_tuning
@@ -344,23 +309,19 @@ def _prepare(command: str, settings: Settings) -> tuple[Plan | AutomaticRun | Tu
     return prepare_run(command, settings)
 
 
-def _check_execution(execution: Execution) -> None:
+def _check_options(run: RunOptions) -> None:
     """Raise an error for wrong threads, unknown workers, or a negative time between checkpoints."""
     from heatbath.engine.threads import thread_count
     from heatbath.runs.distributed.pools import check_name
 
-    if execution.executor is not None:
-        check_name(execution.executor)
-    thread_count(execution.threads)
-    real("every", execution.every, NON_NEGATIVE)
+    if run.executor is not None:
+        check_name(run.executor)
+    thread_count(run.threads)
+    real("every", run.every, NON_NEGATIVE)
 
 
 def _execute(
-    command: str,
-    prepared: Plan | AutomaticRun | Tuning,
-    settings: Settings,
-    folder: Path,
-    execution: Execution,
+    command: str, prepared: Prepared, settings: Settings, folder: Path, execution: RunOptions
 ) -> None:
     """Run what was prepared, or continue it from the state in its folder, and write the report.
 
@@ -394,7 +355,7 @@ def _execute(
 
 
 def _train(
-    command: str, prepared: Plan | AutomaticRun, ends: list[int], folder: Path, execution: Execution
+    command: str, prepared: Plan | AutomaticRun, ends: list[int], folder: Path, execution: RunOptions
 ) -> RunReport:
     """Run a plan and its extensions, save the run, and report on it.
 
@@ -426,7 +387,10 @@ def _train(
     plan = prepared if isinstance(prepared, Plan) else prepared.first_plan()
     constant = constant_baseline(plan)
     with Display(prepared, Console(stderr=True), constant=constant) as display:
-        run = _run_with_extensions(prepared, plan, ends, path, display, execution)
+        options: ExecutionOptions = {
+            "threads": execution.threads, "progress": display, "checkpoint": path, "every": execution.every
+        }  # fmt: skip
+        run = _run_with_extensions(prepared, plan.problem, ends, path, options)
     run.save(path)  # checkpoints only warn when they fail, so the final state is saved again, with an error
     if not run.finished:
         raise KeyboardInterrupt
@@ -440,27 +404,20 @@ def _train(
 
 
 def _run_with_extensions(
-    prepared: Plan | AutomaticRun,
-    plan: Plan,
-    ends: list[int],
-    path: Path,
-    display: Display,
-    execution: Execution,
+    prepared: Plan | AutomaticRun, problem: Problem, ends: list[int], path: Path, options: ExecutionOptions
 ) -> Run:
     """Run a plan, or resume it from its file, and continue it to the end of each extension.
 
     Parameters
     ----------
-    prepared, plan
-        What to run, and its (first) plan, whose problem the file of the run needs.
+    prepared, problem
+        What to run, and its problem, which the file of the run needs.
     ends
         Steps at which the run ends after each extension, in order.
     path
         File of the run and its checkpoints.
-    display
-        Shows the progress.
-    execution
-        Threads and time between checkpoints.
+    options
+        Options of execution, with this path for the checkpoints.
 
     Returns
     -------
@@ -469,24 +426,16 @@ def _run_with_extensions(
     """
     from heatbath.runs.distributed.pools import chosen_pool
     from heatbath.runs.run import load
-    from heatbath.training.train import ExecutionOptions, carry_out
-
-    options: ExecutionOptions = {
-        "threads": execution.threads, "progress": display, "checkpoint": path, "every": execution.every
-    }  # fmt: skip
+    from heatbath.training.train import carry_out
 
     # The file of an extension is continued here; `carry_out` itself resumes that of the first part
-    extended = None
-    if ends and path.exists():
-        saved = load(path, plan.problem)
-        if saved.plan.steps in ends:
-            extended = saved
-    if extended is None:
+    saved = load(path, problem) if ends and path.exists() else None
+    if saved is None or saved.plan.steps not in ends:
         run = carry_out(prepared, pool=chosen_pool(None), **options)
-    elif extended.finished:
-        run = extended
+    elif saved.finished:
+        run = saved
     else:
-        run = extended.resume(**options)
+        run = saved.resume(**options)
 
     for end in ends:
         if run.finished and run.step < end:
@@ -494,7 +443,7 @@ def _run_with_extensions(
     return run
 
 
-def _search(tuning: Tuning, folder: Path, execution: Execution) -> SearchReport:
+def _search(tuning: Tuning, folder: Path, execution: RunOptions) -> SearchReport:
     """Search for the best candidates, train them in fresh runs, and report on both.
 
     The state of the search, the fresh runs and the table of candidates, table.csv, are written to the folder.

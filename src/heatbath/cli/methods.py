@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields
 from inspect import Parameter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from heatbath.cli.parsing import AUTO, numbers, whole_number
 from heatbath.methods.base import Argument
@@ -18,6 +18,8 @@ from heatbath.methods.partition import Partition
 from heatbath.methods.posterior import Posterior
 from heatbath.methods.presets import OUTPUT, MethodChoice, method_choices
 from heatbath.methods.schedules import from_plain
+
+Table: TypeAlias = dict[str, Any]  # name and coefficients of a method, as settings files have them
 
 
 class MethodOption(NamedTuple):
@@ -61,9 +63,7 @@ def _help_text(argument: Argument) -> str:
     return argument.text
 
 
-def partition_of(
-    table: Mapping[str, Any], posterior: Posterior | None = None
-) -> tuple[Partition, dict[str, Any]]:
+def partition_of(table: Mapping[str, Any], posterior: Posterior | None = None) -> tuple[Partition, Table]:
     """Make a partition from a table such as {name: "sgld", h: 0.1, sigma: 0.01}.
 
     Parameters
@@ -98,7 +98,7 @@ def partition_of(
     arguments_of_method = {key: _schedule_from_plain(value) for key, value in coefficients.items()}
     partition = choice.make(posterior=posterior, **arguments_of_method)
 
-    complete: dict[str, Any] = {"name": name}
+    complete: Table = {"name": name}
     if choice.module is not None:
         complete["module"] = choice.module
     replaced = set() if posterior is None else _set_by_posterior(partition)
@@ -109,9 +109,7 @@ def partition_of(
     return partition, complete | coefficients
 
 
-def _check_coefficients(
-    choice: MethodChoice, name: str, coefficients: Mapping[str, Any], has_posterior: bool
-) -> None:
+def _check_coefficients(choice: MethodChoice, name: str, coefficients: Table, has_posterior: bool) -> None:
     """Raise ValueError for coefficients that a method, which the user calls `name`, needs or doesn't have."""
     missing = [argument for argument in choice.required(has_posterior) if argument not in coefficients]
     if missing:
@@ -124,9 +122,7 @@ def _check_coefficients(
         )
 
 
-def _partition_of_parts(
-    table: Mapping[str, Any], posterior: Posterior | None
-) -> tuple[Partition, dict[str, Any]]:
+def _partition_of_parts(table: Mapping[str, Any], posterior: Posterior | None) -> tuple[Partition, Table]:
     """Make a partition from a table {h: ..., parts: {PART: {name: ..., ...}, ...}}, one method per part.
 
     Returns
@@ -160,7 +156,7 @@ def _partition_of_parts(
     return Partition(methods, partition.h, posterior), {"h": complete["h"], "parts": complete_parts}
 
 
-def table_of(partition: Partition) -> dict[str, Any]:
+def table_of(partition: Partition) -> Table:
     """Return the table of a partition that has one method for all parts, without default values."""
     (method,) = partition.methods.values()
     changed = {}
@@ -179,13 +175,13 @@ def _set_by_posterior(partition: Partition) -> set[str]:
     return {"weight_decay", *thermal}
 
 
-def method_of(text: str) -> dict[str, Any]:
+def method_of(text: str) -> Table:
     """Return the table of a method written as `sgld:h=0.1,sigma=0.01` or `sgld:h=0.1,sigma=[0,0.1]`.
 
     Values stay text; the brackets of a list are removed.
     """
     name, _, coefficients = text.partition(":")
-    table: dict[str, Any] = {"name": name.strip()}
+    table: Table = {"name": name.strip()}
     pairs = re.split(r",(?![^\[]*\])", coefficients)  # at commas outside of brackets
     for pair in filter(None, map(str.strip, pairs)):
         key, equals, value = map(str.strip, pair.partition("="))
@@ -196,13 +192,13 @@ def method_of(text: str) -> dict[str, Any]:
     return table
 
 
-def labelled(tables: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def labelled(tables: list[Table]) -> dict[str, Table]:
     """Return tables of methods under different labels for results.
 
     A label is the title of the method, followed by its coefficients if the title occurs more than once.
     """
     titles = [find(table.get("name")).title for table in tables]
-    tables_by_label: dict[str, dict[str, Any]] = {}
+    tables_by_label: dict[str, Table] = {}
     for title, table in zip(titles, tables, strict=True):
         label = title
         if titles.count(title) > 1:

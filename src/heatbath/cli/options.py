@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -211,26 +211,40 @@ def keys(section: str) -> list[str]:
     return list(dict.fromkeys([*names, *coefficients, "parts"]))
 
 
-def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_settings(
+    *sections: str, without: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command the options of some sections.
 
     The decorated command receives the options that the user gave as its argument `options`, a dict of values
-    by `Setting`. Its help lists the options of each section under a heading.
+    by `Setting`. Its help lists the options of each section under a heading. If the command has an argument
+    `run`, a NamedTuple whose fields are options, it has these options, too.
 
     Parameters
     ----------
     *sections
         Names of sections, such as "problem" and "network".
+    without
+        Fields of `run` that keep their default and are no options of this command.
     """
     settings = [setting for setting in SETTINGS if setting.section in sections]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         """Return the command with a signature from which Typer makes all options.
 
-        The signature has the command's own parameters except `options`, and one for each setting.
+        The signature has the command's own parameters except `options`, one for each field of `run`, and one
+        for each setting.
         """
-        signature = inspect.signature(command, eval_str=True)
-        parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
+        own_parameters = dict(inspect.signature(command, eval_str=True).parameters)
+        own_parameters.pop("options")
+        run_options: dict[str, inspect.Parameter] = {}
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in own_parameters.items():
+            if name == "run":
+                run_options = _field_parameters(parameter.annotation, without)
+                parameters += run_options.values()
+            else:
+                parameters.append(parameter)
         parameters += [_option_parameter(setting) for setting in settings]
 
         @wraps(command)
@@ -241,6 +255,9 @@ def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[.
                 value = arguments.pop(setting.argument)
                 if value not in (None, []):
                     options[setting] = value
+            if run_options:
+                values = {name: arguments.pop(name) for name in run_options}
+                arguments["run"] = own_parameters["run"].annotation(**values)
             command(options=options, **arguments)
 
         # Typer reads the options from the signature and the annotations of the function
@@ -249,6 +266,18 @@ def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[.
         return wrapped
 
     return decorate
+
+
+def _field_parameters(options: Any, without: Collection[str]) -> dict[str, inspect.Parameter]:
+    """Return a parameter for each field of a NamedTuple, by name, except some fields."""
+    annotations = get_type_hints(options, include_extras=True)
+    parameters = {}
+    for name, default in options._field_defaults.items():
+        if name not in without:
+            parameters[name] = inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotations[name]
+            )
+    return parameters
 
 
 def _problems() -> list[str]:

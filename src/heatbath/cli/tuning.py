@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from heatbath._internal.checks import whole
 from heatbath.cli.methods import find, partition_of
@@ -29,6 +29,8 @@ from heatbath.tuning import tune
 from heatbath.tuning.search import HalvingSearch, prepare
 from heatbath.tuning.search_space import Family, families
 from heatbath.tuning.trials import TuningResult
+
+ShowProgress: TypeAlias = Callable[[Progress], None]
 
 SEARCH_ARGUMENTS = ("steps", "batch", "chains", "candidates", "by", "validation", "seed", "shuffled", "dtype")
 DEFAULTS: dict[str, Any] = {
@@ -70,11 +72,6 @@ class Tuning:
         return int(self.settings["search"]["fresh"])
 
     @property
-    def batch(self) -> int:
-        """Number of examples in a mini-batch."""
-        return int(self.settings["search"]["batch"])
-
-    @property
     def seed(self) -> int:
         """Seed of the fresh runs, which differs from that of the search."""
         return int(self.settings["search"]["seed"]) + 1
@@ -87,9 +84,7 @@ class Tuning:
             return None
         return steps - steps // COLD_SHARE
 
-    def find(
-        self, folder: Path, execution: dict[str, Any], progress: Callable[[Progress], None]
-    ) -> TuningResult:
+    def find(self, folder: Path, execution: dict[str, Any], progress: ShowProgress) -> TuningResult:
         """Run the search, or continue it from its state in a folder, and return its result.
 
         Parameters
@@ -136,9 +131,7 @@ class Tuning:
             **{name: search_settings[name] for name in ("batch", "shuffled", "dtype")},
         )
 
-    def train(
-        self, plan: Plan, folder: Path, execution: dict[str, Any], progress: Callable[[Progress], None]
-    ) -> Run:
+    def train(self, plan: Plan, folder: Path, execution: dict[str, Any], progress: ShowProgress) -> Run:
         """Train the fresh runs, or continue them from their file in a folder, and save them there.
 
         Parameters

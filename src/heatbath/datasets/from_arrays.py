@@ -112,7 +112,10 @@ def from_arrays(  # noqa: PLR0913 # options by keyword
         raise ValueError("X_test and y_test must be given together, or neither of them")
     if X_test is None:
         test_rows, training_rows = split(len(inputs), test_share, seed, strata(labels, task))
-        examples = _split_rows(inputs, targets, row_weights, test_rows, training_rows)
+        examples = Split(
+            inputs[training_rows], targets[training_rows], _at(row_weights, training_rows),
+            inputs[test_rows], targets[test_rows], _at(row_weights, test_rows),
+        )  # fmt: skip
     else:
         test_inputs = numbers("X_test", X_test, (2,))
         test_targets, _ = _encode_targets("y_test", _target_columns("y_test", y_test), task, labels)
@@ -127,33 +130,6 @@ def from_arrays(  # noqa: PLR0913 # options by keyword
     if features is None:
         features = [f"x{i}" for i in range(1, inputs.shape[1] + 1)]
     return _scaled_problem(examples, task, features, target_names, standardise, class_factors)
-
-
-def _split_rows(
-    inputs: Floats,
-    targets: Floats,
-    weights: Floats | None,
-    test_rows: NDArray[np.int64],
-    training_rows: NDArray[np.int64],
-) -> Split:
-    """Return the rows with these indices as test and training examples.
-
-    Parameters
-    ----------
-    inputs, targets, weights : array
-        Columns of all rows; weights may be None.
-    test_rows, training_rows : array of int
-        Indices of rows.
-    """
-    training_weights = None
-    test_weights = None
-    if weights is not None:
-        training_weights = weights[training_rows]
-        test_weights = weights[test_rows]
-    return Split(
-        inputs[training_rows], targets[training_rows], training_weights,
-        inputs[test_rows], targets[test_rows], test_weights,
-    )  # fmt: skip
 
 
 def _check_test_shapes(examples: Split) -> None:
@@ -240,15 +216,18 @@ def _scaled_problem(
         _scaled(examples.X_test, shift, scale), _scaled(examples.Y_test, *target_units),
         features,  # type: ignore[arg-type]  # Problem makes a tuple of it, or says why not
         targets, shift, scale, *target_units,
-        weights_train=_as_only_draw(examples.weights),
-        weights_test=_as_only_draw(examples.weights_test),
+        weights_train=_at(examples.weights, None),
+        weights_test=_at(examples.weights_test, None),
         class_factors=factors_by_class,
     )  # fmt: skip
 
 
-def _as_only_draw(weights: Floats | None) -> Floats | None:
-    """Return the weights of rows as those of the only draw, (1, rows); None stays None."""
-    return None if weights is None else weights[None]
+def _at(weights: Floats | None, index: NDArray[np.int64] | None) -> Floats | None:
+    """Return the weights of some rows, or for None those of all rows as the only draw, (1, rows).
+
+    Without weights, return None.
+    """
+    return None if weights is None else weights[index]
 
 
 def _scaled(values: Floats, shift: Floats, scale: Floats) -> Floats:

@@ -112,12 +112,10 @@ class Problem:
 
     def _check_weights(self) -> None:
         """Check the weights of examples, and store them as contiguous float64."""
-        if self.weights_train is not None:
-            shape = self.X_train.shape[:2]
-            store(self, weights_train=_checked_weights("Problem: weights_train", self.weights_train, shape))
-        if self.weights_test is not None:
-            shape = self.X_test.shape[:2]
-            store(self, weights_test=_checked_weights("Problem: weights_test", self.weights_test, shape))
+        for name, X in (("weights_train", self.X_train), ("weights_test", self.X_test)):
+            weights = getattr(self, name)
+            if weights is not None:
+                store(self, **{name: _checked_weights(f"Problem: {name}", weights, X.shape[:2])})
 
     def _check_shapes(self) -> None:
         """Check the shapes of X and Y, and store them as contiguous float64."""

@@ -7,14 +7,13 @@ from itertools import pairwise
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from heatbath._internal.checks import FRICTION, NON_NEGATIVE, POSITIVE, real
+from heatbath.diagnostics.mcmc import Array
 from heatbath.models.dense import ACTIVATIONS, MLP
 from heatbath.models.likelihood import Likelihood, mean_variance
 from heatbath.runs.run import Run, check_run
 
-Array = NDArray[np.float64]
 ROWS = 10_000  # examples at a time, to need little memory
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -13,13 +12,15 @@ from numpy.typing import NDArray
 
 from heatbath._internal.checks import choice, whole
 from heatbath.diagnostics.gradients import gradient_moments, units_of_noise
+from heatbath.diagnostics.mcmc import Array
 from heatbath.diagnostics.statistics import Estimate, mean
+from heatbath.diagnostics.weights import tensor_spans
 from heatbath.methods.partition import Part
 from heatbath.methods.schedules import at
 from heatbath.runs.run import Run, check_run
 from heatbath.runs.simulation import USUAL_CHAINS, full_gradients
 
-Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
 STEP = 0.03  # of differences of gradients: over the kinks of ReLU, too, ∇²U is right on average
 AT_ONCE = 2**21  # parameters of all networks whose gradients are looked at together: 16 MB
 COLUMNS = ("target", "temperature", "low", "high", "ratio", "p_value", "verdict")  # of a table
@@ -64,7 +65,7 @@ def equipartition(run: Run, burn_in: int = 0, by: Literal["part", "layer"] = "pa
             temperatures[part.name] = mean(recorded[:, records])
         return _table("part", targets, temperatures)
 
-    spans = _layer_spans(run)
+    spans = tensor_spans(run.plan.layers)
     momenta = run.p[is_alive]
     layer_targets = {}
     for part in parts:
@@ -153,9 +154,7 @@ def thermal_ratios(run: Run, most: int, threads: int | None = None) -> list[Esti
     return [next(measured) if stable else Estimate(math.nan, math.nan) for stable in is_stable]
 
 
-def _thermal_ratios(
-    run: Run, groups: list[NDArray[np.intp]], most: int, threads: int | None
-) -> list[Estimate]:
+def _thermal_ratios(run: Run, groups: list[Indices], most: int, threads: int | None) -> list[Estimate]:
     """Return the temperature over τ of the samples of each group of chains.
 
     All groups must have equally many chains. The random directions of a group depend on the run's seed only,
@@ -185,7 +184,7 @@ def _thermal_ratios(
 
 
 def _forces_and_traces(
-    run: Run, chains: NDArray[np.intp], samples: NDArray[np.intp], batch: int, threads: int | None
+    run: Run, chains: Indices, samples: Indices, batch: int, threads: int | None
 ) -> tuple[Array, Array]:
     """Return |∇U|²/τ and ∇²U, summed over parameters, of samples in groups, (groups, samples) each.
 
@@ -226,9 +225,7 @@ def _forces_and_traces(
     return forces, traces
 
 
-def _gradients_at(
-    run: Run, points: Array, chains: NDArray[np.intp], samples: NDArray[np.intp], threads: int | None
-) -> Array:
+def _gradients_at(run: Run, points: Array, chains: Indices, samples: Indices, threads: int | None) -> Array:
     """Return ∇U at several points for each sample, in the shape of `points`.
 
     Parameters
@@ -258,9 +255,7 @@ def _sampled_states(run: Run) -> NDArray[Any]:
     return np.asarray(run.theta[:, None])
 
 
-def _noise_of(
-    run: Run, chains: NDArray[np.intp], samples: NDArray[np.intp]
-) -> tuple[NDArray[Any] | None, NDArray[Any]]:
+def _noise_of(run: Run, chains: Indices, samples: Indices) -> tuple[NDArray[Any] | None, NDArray[Any]]:
     """Return the noise variances of the data at samples, and the unit of losses there.
 
     Parameters
@@ -343,7 +338,7 @@ def _target(run: Run, part: Part) -> float:
     return at(tau, run.step - 1)
 
 
-def _records(run: Run, burn_in: int) -> NDArray[np.intp]:
+def _records(run: Run, burn_in: int) -> Indices:
     """Return the numbers of the records after step `burn_in`.
 
     Raises
@@ -362,13 +357,6 @@ def _records(run: Run, burn_in: int) -> NDArray[np.intp]:
             "a number of records, or choose a burn_in after which they are"
         )
     return records
-
-
-def _layer_spans(run: Run) -> dict[str, slice]:
-    """Return the slice of θ that holds each layer's parameters, by name."""
-    layers = run.plan.layers
-    ends = list(accumulate(map(sum, layers.values()), initial=0))
-    return {name: slice(*ends) for name, ends in zip(layers, pairwise(ends), strict=True)}
 
 
 def _elements(part: Part) -> list[int]:

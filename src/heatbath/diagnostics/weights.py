@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from heatbath._internal.checks import POSITIVE, real, whole
 from heatbath.datasets.tasks import TASKS
+from heatbath.diagnostics.mcmc import Array
+from heatbath.methods.partition import Layers
 from heatbath.runs.run import Run, check_run
-
-Array = NDArray[np.float64]
 
 
 def near_zero(weights: ArrayLike, width: float) -> Array:
@@ -108,13 +108,30 @@ def plane(low: float, high: float, points: int) -> Array:
     return np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
 
 
+def tensor_spans(layers: Layers) -> dict[str, slice]:
+    """Return the range of parameters of each layer, of its weights and of its biases, by name.
+
+    `layers` are the numbers of weights and biases of each layer. Parameters are ordered by layer, with the
+    weights of a layer before its biases.
+    """
+    spans: dict[str, slice] = {}
+    first_weight = 0
+    for layer, (weight_count, bias_count) in layers.items():
+        first_bias = first_weight + weight_count
+        end = first_bias + bias_count
+        spans[layer] = slice(first_weight, end)
+        spans[f"{layer}.weight"] = slice(first_weight, first_bias)
+        spans[f"{layer}.bias"] = slice(first_bias, end)
+        first_weight = end
+    return spans
+
+
 def _tensors_of_run(run: Run) -> tuple[dict[str, Array], dict[str, Any]]:
     """Return the recorded weights and biases by name, (chain, record, elements), and their coordinates."""
     weights = run.weights()
-    layers = run.plan.layers
-    names = [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
-    ends = np.cumsum([size for sizes in layers.values() for size in sizes])
-    tensors = dict(zip(names, np.split(weights.values, ends[:-1], axis=-1), strict=True))
+    spans = tensor_spans(run.plan.layers)
+    names = [f"{layer}.{kind}" for layer in run.plan.layers for kind in ("weight", "bias")]
+    tensors = {name: weights.values[..., spans[name]] for name in names}
     records = {"record": np.arange(weights.sizes["record"]), "step": ("record", run.data["step"].values)}
     return tensors, {"chain": weights["chain"].values, **records}
 

@@ -23,7 +23,7 @@ from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.datasets.tables import TableEncoder
 from heatbath.datasets.tables.encoder import as_frame
-from heatbath.datasets.tasks import TASKS
+from heatbath.datasets.tasks import TASKS, each_class
 from heatbath.diagnostics.drift import SETTLED
 from heatbath.diagnostics.statistics import BlockAverage, Estimate
 from heatbath.estimators import files
@@ -139,10 +139,9 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
 
     # Checking data and parameters
 
-    @property
-    def _continues(self) -> bool:
-        """True if `fit` continues the run of the last fit."""
-        return bool(self.warm_start) and hasattr(self, "run_")
+    def _continues(self, partial: bool = False) -> bool:
+        """Return True if `fit`, or `partial_fit` if `partial`, continues the run of the last fit."""
+        return (partial or bool(self.warm_start)) and hasattr(self, "run_")
 
     def _inputs(self, X: ArrayLike) -> Floats:
         """Return the features of new examples as numbers: encoded, or checked by scikit-learn."""
@@ -271,24 +270,18 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
 
     # Fitting
 
-    def _fit_examples(
-        self, examples: FitExamples, continues: bool, early_stopping: bool, partial: bool = False
-    ) -> Self:
-        """Train on examples, and store the run.
+    def _fit_examples(self, examples: FitExamples, partial: bool = False) -> Self:
+        """Train on examples, or continue the run of the last fit if there is one, and store the run.
 
         Parameters
         ----------
         examples
             All examples; those of weight 0 are left out.
-        continues
-            True to continue the run of the last fit.
-        early_stopping
-            True to set validation examples aside and stop when their loss no longer falls.
         partial
             True for `partial_fit`: earlier examples in the window count, too.
         """
         check_weights(examples.weights)
-        former = self.run_ if continues else None
+        former: Run | None = getattr(self, "run_", None)
         seed = _seed(self.random_state)
         training = np.flatnonzero(examples.weights > 0)
         if partial:
@@ -296,6 +289,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
 
         self.__dict__.pop("_past", None)
         validation = NO_ROWS
+        early_stopping = bool(self.early_stopping)
         if early_stopping:
             share = real("validation_fraction", self.validation_fraction, Interval(0.0, 1.0, open=True))
             classes = examples.Y[training, 0] if TASKS[examples.task].classes else None
@@ -405,8 +399,8 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             return np.asarray(np.square((Y - mean) / run.problem.target_scale).mean(axis=1))
         if task == "counts":
             return np.asarray((mean - Y * np.log(np.maximum(mean, TINY))).sum(axis=1))
-        probabilities = np.hstack([1 - mean, mean]) if task == "binary" else mean
-        return np.asarray(-np.log(np.maximum(probabilities[np.arange(len(Y)), Y[:, 0].astype(int)], TINY)))
+        labelled = each_class(mean)[np.arange(len(Y)), Y[:, 0].astype(int)]
+        return np.asarray(-np.log(np.maximum(labelled, TINY)))
 
     def _store_run(self, run: Run) -> None:
         """Set the attributes of a fitted estimator."""

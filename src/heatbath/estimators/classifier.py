@@ -13,6 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from heatbath.datasets.problem import Floats
+from heatbath.datasets.tasks import each_class
 from heatbath.estimators.base import Thermodynamic
 from heatbath.estimators.examples import FitExamples, check_weights
 
@@ -117,7 +118,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         sample_weight
             How often each example counts, (examples,).
         """
-        continues = self._continues
+        continues = self._continues()
         inputs, y, weights = self._checked(X, y, sample_weight, reset=not continues, ensure_min_samples=2)
         check_classification_targets(y)
         classes: NDArray[Any] = self.classes_ if continues else np.unique(y)
@@ -131,7 +132,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         if not continues:
             self.__dict__.pop("run_", None)  # if this fit fails, there is none
             self.classes_: NDArray[Any] = classes
-        return self._learn(inputs, y, weights, continues, bool(self.early_stopping), table=X)
+        return self._learn(inputs, y, weights, table=X)
 
     def partial_fit(
         self,
@@ -164,7 +165,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         sample_weight
             How often each example counts, (examples,).
         """
-        continues = hasattr(self, "run_")
+        continues = self._continues(partial=True)
         inputs, y, weights = self._checked(X, y, sample_weight, reset=not continues)
         check_classification_targets(y)
         self._check_partial()
@@ -177,7 +178,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         else:
             self._set_classes(classes)
         weights = weights * self._class_weights(y, self.classes_)
-        return self._learn(inputs, y, weights, continues, early_stopping=False, partial=True)
+        return self._learn(inputs, y, weights, partial=True)
 
     def _set_classes(self, classes: ArrayLike | None) -> None:
         """Store the classes in the first call of `partial_fit`, which must name two or more."""
@@ -208,14 +209,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         return weights
 
     def _learn(
-        self,
-        X: Floats,
-        y: NDArray[Any],
-        weights: Floats,
-        continues: bool,
-        early_stopping: bool,
-        partial: bool = False,
-        table: object = None,
+        self, X: Floats, y: NDArray[Any], weights: Floats, partial: bool = False, table: object = None
     ) -> Self:
         """Train on checked examples, and return the classifier.
 
@@ -223,10 +217,6 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         ----------
         X, y, weights
             Features, classes and weights of the examples.
-        continues
-            True to continue the run of the last fit.
-        early_stopping
-            True to stop when the validation loss no longer falls.
         partial
             True for `partial_fit`.
         table
@@ -242,12 +232,11 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         task: Literal["binary", "classes"] = "binary" if len(self.classes_) == 2 else "classes"
         names = [str(name) for name in self.classes_]
         examples = FitExamples(X, Y, weights, task, names, table)
-        return self._fit_examples(examples, continues, early_stopping, partial)
+        return self._fit_examples(examples, partial)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the mean probability of each class, (examples, classes)."""
-        mean = self._prediction(X).mean
-        return np.hstack([1 - mean, mean]) if len(self.classes_) == 2 else mean
+        return each_class(self._prediction(X).mean)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class with the largest mean probability, (examples,)."""

@@ -130,7 +130,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         sample_weight
             How often each example counts, (examples,).
         """
-        return self._learn(X, y, sample_weight, self._continues, bool(self.early_stopping), fewest=2)
+        return self._learn(X, y, sample_weight)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from more examples: continue on the latest `window` examples of all calls, `fit` included.
@@ -156,18 +156,10 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
             How often each example counts, (examples,).
         """
         self._check_partial()
-        continues = hasattr(self, "run_")
-        return self._learn(X, y, sample_weight, continues, early_stopping=False, fewest=1, partial=True)
+        return self._learn(X, y, sample_weight, partial=True)
 
     def _learn(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        continues: bool,
-        early_stopping: bool,
-        fewest: int,
-        partial: bool = False,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, partial: bool = False
     ) -> Self:
         """Check examples, train on them, and return the regressor.
 
@@ -175,15 +167,11 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         ----------
         X, y, sample_weight
             As in `fit`.
-        continues
-            True to continue the run of the last fit.
-        early_stopping
-            True to stop when the validation loss no longer falls.
-        fewest
-            Smallest number of examples that is accepted.
         partial
-            True for `partial_fit`.
+            True for `partial_fit`, which accepts a single example.
         """
+        continues = self._continues(partial)
+        fewest = 1 if partial else 2
         inputs, targets, weights = self._checked(
             X, y, sample_weight, not continues, multi_output=True, y_numeric=True, ensure_min_samples=fewest
         )
@@ -209,7 +197,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
             )
         task: Literal["counts", "regression"] = "counts" if self.likelihood == "poisson" else "regression"
         examples = FitExamples(inputs, Y, weights, task, target_names, X)
-        return self._fit_examples(examples, continues, early_stopping, partial)
+        return self._fit_examples(examples, partial)
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Floats: ...

@@ -251,9 +251,11 @@ def _named_method(partition: Partition) -> dict[str, Any] | None:
 
     for name, preset in PRESETS.items():
         arguments = _preset_arguments(preset, partition)
+        parameters = signature(preset).parameters
+        unusual = {key: value for key, value in arguments.items() if value != parameters[key].default}
         with suppress(ValueError, TypeError):  # of a preset that doesn't accept these arguments
             if preset(**arguments) == partition:
-                return {"name": name.lower(), **_unusual_arguments(preset, arguments)}
+                return {"name": name.lower(), **unusual}
     return None
 
 
@@ -265,12 +267,6 @@ def _preset_arguments(preset: Callable[..., Partition], partition: Partition) ->
         if value is not None:
             arguments[name] = value
     return arguments
-
-
-def _unusual_arguments(preset: Callable[..., Partition], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a preset that differ from their defaults."""
-    parameters = signature(preset).parameters
-    return {name: value for name, value in arguments.items() if value != parameters[name].default}
 
 
 def _method_by_parts(partition: Partition) -> dict[str, Any]:

@@ -57,6 +57,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -187,11 +188,6 @@ def _refuse_constant(constant: str) -> None:
 Check = Callable[[str, Any], object]  # takes a field's name and value, and raises if the value isn't accepted
 
 
-def _check_run(name: str, value: object) -> None:
-    """Raise an error unless a value is the name of a run."""
-    choice(name, value, RUN_NAMES)
-
-
 def _check_bool(name: str, value: object) -> None:
     """Raise TypeError unless a value is true or false."""
     if not isinstance(value, bool):
@@ -205,41 +201,27 @@ def _check_text(name: str, value: object) -> None:
         raise TypeError(f"{name} must be a text of at most {limit} characters, got {str(value)[:40]!r}")
 
 
-def _check_whole(low: int, high: int) -> Check:
-    """Return a check for whole numbers from `low` to `high` - 1."""
-    return lambda name, value: whole(name, value, low, high)
-
-
-def _check_choice(*accepted: str) -> Check:
-    """Return a check for one of several texts."""
-    return lambda name, value: choice(name, value, accepted)
-
-
-def _check_real(accepted: Interval) -> Check:
-    """Return a check for a number in an interval."""
-    return lambda name, value: real(name, value, accepted)
-
-
 def _optional(check: Check) -> Check:
     """Return a check that also accepts null."""
     return lambda name, value: None if value is None else check(name, value)
 
 
+CHECK_RUN = partial(choice, accepted=RUN_NAMES)
 FIELD_CHECKS: dict[str, dict[str, Check]] = {
-    "change": {"run": _check_run},
-    "step": {"steps": _check_whole(1, MAX_MANUAL_STEPS + 1)},
-    "speed": {"speed": _optional(_check_real(Interval(1, 1e9)))},
-    "heat": {"run": _check_run, "on": _check_bool, "factor": _optional(_check_real(POSITIVE))},
+    "change": {"run": CHECK_RUN},
+    "step": {"steps": partial(whole, low=1, high=MAX_MANUAL_STEPS + 1)},
+    "speed": {"speed": _optional(partial(real, accepted=Interval(1, 1e9)))},
+    "heat": {"run": CHECK_RUN, "on": _check_bool, "factor": _optional(partial(real, accepted=POSITIVE))},
     "view": {
-        "map": _optional(_check_choice("mean", "sd", "chain")),
-        "chain": _optional(_check_whole(0, MAX_CHAINS)),
+        "map": _optional(partial(choice, accepted=("mean", "sd", "chain"))),
+        "chain": _optional(partial(whole, low=0, high=MAX_CHAINS)),
         "units": _optional(_check_bool),
-        "size": _optional(_check_whole(MAP_SIZES[0], MAP_SIZES[1] + 1)),
+        "size": _optional(partial(whole, low=MAP_SIZES[0], high=MAP_SIZES[1] + 1)),
     },
-    "ready": {"frame": _check_whole(0, 2**32)},
-    "word": {"run": _check_run, "part": _check_text, "text": _check_text},
-    "rewind": {"run": _check_run},
-    "code": {"run": _check_run, "as": _check_choice("python", "command")},
+    "ready": {"frame": partial(whole, low=0, high=2**32)},
+    "word": {"run": CHECK_RUN, "part": _check_text, "text": _check_text},
+    "rewind": {"run": CHECK_RUN},
+    "code": {"run": CHECK_RUN, "as": partial(choice, accepted=("python", "command"))},
 }
 
 

@@ -86,14 +86,6 @@ SECURITY_HEADERS = {
 }
 
 
-class NewRuns(NamedTuple):
-    """Runs at their start, with the settings that they belong to and the message for the page."""
-
-    settings: PageSettings
-    streams: dict[str, RunStream]
-    text: str
-
-
 class RunDescription(NamedTuple):
     """All changes and the layout of a run."""
 
@@ -284,29 +276,23 @@ class Explorer:
         if is_returning:
             session.attach(page.post)
             greeting = asyncio.create_task(self._greet(session))
-        await self._exchange_messages(socket, page, session, greeting)
+        await self._exchange_messages(page, session, greeting)
 
     async def _exchange_messages(
-        self,
-        socket: WebSocket,
-        page: _PageConnection,
-        session: Session,
-        greeting: asyncio.Task[None] | None,
+        self, page: _PageConnection, session: Session, greeting: asyncio.Task[None] | None
     ) -> None:
         """Receive and send messages until the page is closed; its session then waits a while for its return.
 
         Parameters
         ----------
-        socket : WebSocket
-            The accepted connection.
         page : _PageConnection
-            Messages to the page.
+            The accepted connection.
         session : Session
             The page's session.
         greeting : Task or None
             Task that sends to a page that is back what it has missed.
         """
-        tasks = [page.sending, asyncio.create_task(self._listen(socket, session, greeting))]
+        tasks = [page.sending, asyncio.create_task(self._listen(page.socket, session, greeting))]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended - {page.sending}:
@@ -453,13 +439,16 @@ class Explorer:
             Returns the settings, or raises `SettingsError`; then nothing has changed.
         """
 
-        def make_runs() -> NewRuns:
-            """Return new runs, which send to the page only as long as they are the session's runs."""
+        def make_runs() -> tuple[PageSettings, dict[str, RunStream], str]:
+            """Return settings, new runs and the message for the page.
+
+            The runs send to the page only as long as they are the session's runs.
+            """
             settings = make_settings()
             streams: dict[str, RunStream]  # by its identity, the session recognises messages of replaced runs
             streams = make_streams(settings, lambda *message: session.post_from(streams, *message))
             layouts = {name: stream.layout() for name, stream in streams.items()}
-            return NewRuns(settings, streams, format_ready_message(settings, layouts, message_id))
+            return settings, streams, format_ready_message(settings, layouts, message_id)
 
         session.install(*await self._submit(make_runs))
         session.send_state()
@@ -602,7 +591,7 @@ class _PageConnection:
     """Queue of messages to a page; the task `sending` ends when the page is gone or doesn't read."""
 
     def __init__(self, socket: WebSocket) -> None:
-        self._socket = socket
+        self.socket = socket
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[str | bytes] = deque()
         self._has_messages = asyncio.Event()
@@ -633,9 +622,9 @@ class _PageConnection:
     async def _send(self, message: str | bytes) -> None:
         """Send one message as text or as bytes."""
         if isinstance(message, str):
-            await self._socket.send_text(message)
+            await self.socket.send_text(message)
         else:
-            await self._socket.send_bytes(message)
+            await self.socket.send_bytes(message)
 
 
 async def _received_messages(socket: WebSocket) -> AsyncIterator[str | bytes]:

@@ -532,8 +532,7 @@ class Session:
         """Keep a run that is far behind its speed, as after a rewind or a long wait, from catching up."""
         if self.speed is None:
             return
-        start = stream.pace_start
-        if current_time - start.time - (stream.step - start.step + 1) / self.speed > MAX_ARREARS:
+        if current_time - _next_step_time(stream, self.speed) > MAX_ARREARS:
             # so that the next step is due
             stream.pace_start = PaceStart(current_time - MAX_ARREARS - 1 / self.speed, stream.step)
 

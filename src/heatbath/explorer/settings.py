@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from heatbath import datasets
 from heatbath._internal.checks import FRICTION, POSITIVE, Interval, choice, real, whole
@@ -30,6 +30,8 @@ from heatbath.models.dense import ACTIVATIONS, MLP
 
 if TYPE_CHECKING:
     from heatbath.explorer.run_stream import RunStream
+
+T = TypeVar("T")
 
 # Limits that keep a page responsive
 MAX_LAYERS = 3  # hidden layers
@@ -54,6 +56,7 @@ DEFAULT_CHAINS = 4  # enough to show a standard deviation
 DEFAULT_EXAMPLES = 1000  # of the paper's spirals
 # Arguments of problems that are whole numbers: the smallest accepted value and the first that is too large
 INTEGER_ARGUMENTS = {"points": (MIN_POINTS, MAX_EXAMPLES + 1), "seed": (0, 2**32), "centres": (2, 33)}
+STARTS = ("torch", "gaussian", "zeros")  # distributions of initial weights
 DRAWING_AREA = Interval(-1e4, 1e4)  # coordinates that a point may have
 # Argument names in `heatbath.datasets` that differ from the page's
 DATASET_ARGUMENTS = {"noise": "c", "points": "n_train"}
@@ -106,6 +109,12 @@ class ErrorCollector:
             ]
         except (ValueError, TypeError, OverflowError) as error:
             self.errors.append(FieldError(name, prefix + str(error)))
+
+    def read(self, name: str, default: T, read_value: Callable[..., T], *arguments: Any) -> T:
+        """Return what a function returns for a field, or a default after collecting its error."""
+        with self.field(name):
+            return read_value(*arguments)
+        return default
 
     def read_object(self, field: str, value: object, accepted: Sequence[str]) -> dict[str, Any]:
         """Return the accepted entries of a JSON object; collect an error for everything else."""
@@ -306,19 +315,13 @@ def read_settings(value: object) -> PageSettings:
     problem_json: dict[str, Any] = {}
     with errors.field("problem"):
         problem, problem_json = _read_problem(entries.get("problem", {}))
-    network = MLP()
-    with errors.field("network"):
-        network = _read_network(entries.get("network", {}))
-    chains = DEFAULT_CHAINS
-    with errors.field("chains"):
-        chains = whole("chains", entries.get("chains", DEFAULT_CHAINS), 1, MAX_CHAINS + 1)
-    seed = 0
-    with errors.field("seed"):
-        seed = whole("seed", entries.get("seed", 0), 0, 2**32)
+    network = errors.read("network", MLP(), _read_network, entries.get("network", {}))
+    given_chains = entries.get("chains", DEFAULT_CHAINS)
+    chains = errors.read("chains", DEFAULT_CHAINS, whole, "chains", given_chains, 1, MAX_CHAINS + 1)
+    seed = errors.read("seed", 0, whole, "seed", entries.get("seed", 0), 0, 2**32)
     batch = DEFAULT_BATCH
     if problem is not None:
-        with errors.field("batch"):
-            batch = _read_batch(entries, problem)
+        batch = errors.read("batch", DEFAULT_BATCH, _read_batch, entries, problem)
 
     runs = {}
     run_entries = errors.read_object("runs", entries.get("runs", {}), RUN_NAMES)
@@ -570,14 +573,11 @@ def _read_network(value: object) -> MLP:
     errors = ErrorCollector()
     entries = errors.read_object("network", value, ("hidden", "activation", "init", "scale"))
     hidden = entries.get("hidden", [100])
-    with errors.field("hidden"):
-        _check_hidden_layers(hidden)
-    with errors.field("activation"):
-        choice("activation", entries.get("activation", "relu"), tuple(ACTIVATIONS))
-    with errors.field("init"):
-        choice("init", entries.get("init", "torch"), ("torch", "gaussian", "zeros"))
-    with errors.field("scale"):
-        real("scale", entries.get("scale", 0.01), Interval(low=0.0, high=100.0))
+    errors.read("hidden", None, _check_hidden_layers, hidden)
+    for name, default, accepted in (("activation", "relu", tuple(ACTIVATIONS)), ("init", "torch", STARTS)):
+        errors.read(name, None, choice, name, entries.get(name, default), accepted)
+    scale = entries.get("scale", 0.01)
+    errors.read("scale", 0.0, real, "scale", scale, Interval(low=0.0, high=100.0))
     errors.raise_errors()
     return MLP(**{**entries, "hidden": tuple(hidden)})
 
@@ -777,13 +777,9 @@ def _heated_method(method: Method, factor: float) -> Method:
 
 
 def _method_json(method: Method) -> dict[str, Any]:
-    """Return the fields of a method in the page's form."""
-    return {field.name: _json_value(getattr(method, field.name)) for field in fields(method)}
-
-
-def _json_value(value: Any) -> Any:
-    """Return a value as JSON can hold it: infinite friction is "inf"."""
-    return "inf" if isinstance(value, float) and math.isinf(value) else value
+    """Return the fields of a method in the page's form, with "inf" for infinite friction."""
+    values = {field.name: getattr(method, field.name) for field in fields(method)}
+    return {name: "inf" if value == math.inf else value for name, value in values.items()}
 
 
 def _float_from_json(value: object) -> object:

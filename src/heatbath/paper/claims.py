@@ -59,6 +59,14 @@ def judge_within(measured: Measured, factor: float) -> str:
     return combine_strictly(judge_above(measured, 1 / factor), judge_below(measured, factor))
 
 
+def judge_near(measured: Measured, factor: float, partial_factor: float) -> str:
+    """Return the verdict that a ratio is 1 up to a factor; in part, up to a larger factor."""
+    verdict = judge_within(measured, factor)
+    if verdict == FAILS and judge_within(measured, partial_factor) != FAILS:
+        return IN_PART
+    return verdict
+
+
 def combine_verdicts(*verdicts: str) -> str:
     """Return the verdict on a claim with several parts: in part if some of them hold."""
     if all(verdict == HOLDS for verdict in verdicts):
@@ -122,7 +130,7 @@ def compare_with_paper(values: ArrayLike, paper: float, single: bool) -> Finding
     has_interval = math.isfinite(low)
     distance = max(low - paper, paper - high, 0.0) if has_interval else abs(mean.value - paper)
     is_decisive = high - low <= max_width  # False for NaN
-    verdict = _judge_distance(distance, ROUNDING)
+    verdict = judge_distance(distance, ROUNDING)
     if verdict == HOLDS and not is_decisive:
         verdict = IN_PART
     return Finding(text, verdict)
@@ -132,11 +140,11 @@ def compare_with_range(values: ArrayLike, low: float, high: float) -> Finding:
     """Judge whether the mean of runs is in the paper's range, up to a point; up to five points in part."""
     mean = student(values)
     distance = max(low - mean.value, mean.value - high, 0.0)
-    return Finding(mean.percent(), _judge_distance(distance, MEAN_TOLERANCE))
+    return Finding(mean.percent(), judge_distance(distance, MEAN_TOLERANCE))
 
 
-def _judge_distance(distance: float, tolerance: float) -> str:
-    """Return the verdict that a distance to the paper is within a tolerance; in part up to five points."""
+def judge_distance(distance: float, tolerance: float, partial: float = PARTIAL_TOLERANCE) -> str:
+    """Return the verdict that a distance to the paper is within a tolerance; in part, within a larger one."""
     if distance <= tolerance:
         return HOLDS
-    return IN_PART if distance <= PARTIAL_TOLERANCE else FAILS
+    return IN_PART if distance <= partial else FAILS

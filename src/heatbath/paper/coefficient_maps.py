@@ -5,7 +5,7 @@ Letters: τ₁ is the temperature of the hidden layers, σ_A (sigma) the strengt
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -26,7 +26,7 @@ from heatbath.paper.claims import (
     judge_below,
 )
 from heatbath.paper.experiment import Experiment, ProgressCallback, ReportTable, Settings
-from heatbath.paper.figures import draw_temperatures, figure_of
+from heatbath.paper.figures import draw_temperatures
 from heatbath.paper.interpretations import stack_interpretations
 from heatbath.paper.side_by_side import (
     final_values,
@@ -38,9 +38,7 @@ from heatbath.paper.side_by_side import (
 )
 from heatbath.paper.temperature import best_tau, judge_fall
 from heatbath.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Axes
 
 MAX_CHANCE = 0.55  # accuracy up to which a result counts as chance, given the noise of the runs
 MIN_GAIN = 0.05  # accuracy that the driving noise must gain to matter
@@ -177,14 +175,14 @@ def noise_interpretations(data: xr.Dataset) -> list[ReportTable]:
     return [ReportTable(title, ("interpretation", "best", *checks), tuple(rows))]
 
 
-def draw_noise(data: xr.Dataset, settings: Settings) -> Figure:
+def draw_noise(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the mean test accuracy over runs as a map over τ₁ and σ_A."""
     table = data["accuracy"].mean("run").transpose("tau1", "sigma")
     axes = style.panels(1, 1, width=0.8 * style.PAGE_WIDTH, height=0.5 * style.PAGE_WIDTH)
     plotting.heat_map(table.rename("accuracy").rename(tau1="tau"), ax=axes[0])
     axes[0].set_ylabel(r"$\tau_1$")
     axes[0].set_title("test accuracy in %, mean over runs", fontsize=style.SMALL_SIZE)
-    return figure_of(axes)
+    return axes[0]
 
 
 DRIVING_NOISE = Experiment(

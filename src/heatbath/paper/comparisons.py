@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -20,31 +20,27 @@ from heatbath.paper.claims import (
     Finding,
     combine_strictly,
     combine_verdicts,
-    compare_runs,
     compare_with_paper,
     judge_above,
     judge_below,
 )
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
-from heatbath.paper.figures import draw_accuracy_and_loss, draw_means, figure_of
+from heatbath.paper.figures import draw_accuracy_and_loss, draw_means
 from heatbath.paper.interpretations import interpretation_accuracies, interpretations_table
 from heatbath.paper.side_by_side import (
     Array,
     adlala,
+    compare_methods,
     final_values,
     method_names,
-    network_of,
     scores_by_axes,
     spirals_of,
     train_side_by_side,
     with_settings,
 )
 from heatbath.plotting import style
+from heatbath.plotting.style import Axes
 from heatbath.runs.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # The 4-turn spiral, where all methods but AdLaLa are tuned
 
@@ -70,9 +66,7 @@ def run_tuned(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     for h in settings.adam_stepsizes:
         methods[f"Adam h={h:g}"] = Partition(Adam(), h)
 
-    problem = spirals_of(settings, 4)
-    network = network_of(settings)
-    run = train_side_by_side(settings, progress, problem, methods, network, record=settings.records)
+    run = train_side_by_side(settings, progress, spirals_of(settings, 4), methods, record=settings.records)
     return xr.Dataset(scores_by_axes(run))
 
 
@@ -92,13 +86,13 @@ def judge_against_best(kind: str) -> Callable[[xr.Dataset], Finding]:
     def check(data: xr.Dataset) -> Finding:
         """Compare AdLaLa with the setting that has the highest mean accuracy."""
         best = best_setting(data, kind)
-        comparison = compare_runs(final_values(data, method="AdLaLa"), final_values(data, method=best))
+        comparison = compare_methods(data, "AdLaLa", best)
         return Finding(f"AdLaLa against the best, {best}: {comparison.ours}", comparison.verdict)
 
     return check
 
 
-def draw_tuned(data: xr.Dataset, settings: Settings) -> Figure:
+def draw_tuned(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the accuracy over the stepsize, of SGLD on the left and of Adam on the right.
 
     AdLaLa's mean and interval are a horizontal line and band in both. `data` is what `run_tuned` returns.
@@ -119,7 +113,7 @@ def draw_tuned(data: xr.Dataset, settings: Settings) -> Figure:
         style.label_axes(ax, "stepsize $h$", "test accuracy")
         style.format_percent(ax.yaxis)
         style.add_legend(ax)
-    return figure_of(axes)
+    return axes[0]
 
 
 def draw_points(ax: Axes, data: xr.Dataset, names: list[str], label: str, index: int) -> None:
@@ -190,8 +184,7 @@ def run_trigonometric(settings: Settings, progress: ProgressCallback) -> xr.Data
     Where `settings.reading_runs` isn't 0, `readings` has Adam's accuracies under other interpretations.
     """
     problem = trigonometric_of(settings, settings.runs)
-    network = network_of(settings)
-    run = train_side_by_side(settings, progress, problem, settings.methods, network, record=settings.records)
+    run = train_side_by_side(settings, progress, problem, settings.methods, record=settings.records)
     results = scores_by_axes(run)
     if settings.reading_runs:
         results["readings"] = interpretation_accuracies(interpretation_runs(settings, progress), HARD_PAPER)
@@ -203,9 +196,9 @@ def trigonometric_of(settings: Settings, draws: int) -> Problem:
     return trigonometric(settings.a, n_train=settings.points, n_test=settings.points, draws=draws)
 
 
-def steps_to_accuracy(data: xr.Dataset, method: str, accuracy: float = 0.9) -> Array:
-    """Return the step of each run's first record with this accuracy, or infinity if there is none."""
-    is_reached = data["accuracy"].sel({"method": method}).values >= accuracy  # (run, record)
+def steps_to_accuracy(data: xr.Dataset, method: str) -> Array:
+    """Return the step of each run's first record with 90 % accuracy, or infinity if there is none."""
+    is_reached = data["accuracy"].sel({"method": method}).values >= 0.9  # (run, record)
     first_steps = data["step"].values.astype(float)[is_reached.argmax(axis=1)]
     return np.where(is_reached.any(axis=1), first_steps, np.inf)
 
@@ -333,9 +326,8 @@ def train_adam(
     """
     settings = with_settings(settings, **changes)
     problem = trigonometric_of(settings, settings.runs)
-    network = network_of(settings)
     adam = {"Adam": Partition(Adam(), h)}
-    return train_side_by_side(settings, progress, problem, adam, network, record=1, shuffled=shuffled)
+    return train_side_by_side(settings, progress, problem, adam, record=1, shuffled=shuffled)
 
 
 def judge_stalling(data: xr.Dataset) -> Finding:
@@ -349,7 +341,7 @@ def judge_stalling(data: xr.Dataset) -> Finding:
 
 def judge_against_adam(method: str) -> Callable[[xr.Dataset], Finding]:
     """Return a check that a method ends above Adam."""
-    return lambda data: compare_runs(final_values(data, method=method), final_values(data, method="Adam"))
+    return lambda data: compare_methods(data, method, "Adam")
 
 
 def judge_sgld(data: xr.Dataset) -> Finding:

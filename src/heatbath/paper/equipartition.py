@@ -7,7 +7,7 @@ thermostat, γ its friction, s² the variance of the gradient noise.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -18,15 +18,12 @@ from heatbath.diagnostics.statistics import Measured, student
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.methods.partition import Part, Partition
 from heatbath.methods.presets import LOL, AdLAdL, LaLa
-from heatbath.paper.claims import FAILS, IN_PART, Claim, Finding, combine_verdicts, judge_within
+from heatbath.paper.claims import Claim, Finding, combine_verdicts, judge_near
 from heatbath.paper.experiment import Experiment, ProgressCallback, ReportTable, Settings
-from heatbath.paper.figures import figure_of
-from heatbath.paper.side_by_side import adlala, network_of, spirals_of, train_one_method
+from heatbath.paper.side_by_side import adlala, spirals_of, train_side_by_side
 from heatbath.plotting import style
+from heatbath.plotting.style import Axes
 from heatbath.runs.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 EXPLANATION = (
     "Kinetic temperature p·p/N where the thermostat reads it (before O, at E), over the second half. "
@@ -57,13 +54,10 @@ def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     training.
     """
     problem = spirals_of(settings, 2)
-    network = network_of(settings)
-    records = settings.records
+    records: dict[str, Any] = {"record": settings.records, "losses_every": settings.records}
     parts = []
     for name, method in settings.methods.items():
-        trained = train_one_method(
-            settings, progress, problem, network, method, record=records, losses_every=records
-        )
+        trained = train_side_by_side(settings, progress, problem, method, **records)
         parts += [_part_temperature(name, trained, part) for part in trained.plan.parts()]
     return xr.concat(parts, dim="part")
 
@@ -128,10 +122,7 @@ def temperature_ratio(data: xr.Dataset, part: str) -> Measured:
 
 def judge_ratio(over_tau: Measured) -> str:
     """Return the verdict that a ratio is near 1; in part, up to three times that factor."""
-    verdict = judge_within(over_tau, MAX_RATIO)
-    if verdict == FAILS and judge_within(over_tau, 3 * MAX_RATIO) != FAILS:
-        return IN_PART
-    return verdict
+    return judge_near(over_tau, MAX_RATIO, 3 * MAX_RATIO)
 
 
 def temperature_claim(method: str) -> Claim:
@@ -181,7 +172,7 @@ def _explanation_row(data: xr.Dataset) -> tuple[str, ...]:
     )
 
 
-def draw(data: xr.Dataset, settings: Settings) -> Figure:
+def draw(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the ratio of temperature to τ of every part with τ > 0, with its 95 % interval."""
     warm = data.isel(part=np.flatnonzero(data["tau"].values > 0))
     rows = []
@@ -192,7 +183,7 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
     plotting.scores(rows, "kinetic temperature / τ", ax=axes[0])
     axes[0].axvline(1.0, color="black", linewidth=0.8, linestyle=":")
     axes[0].set_xscale("log")
-    return figure_of(axes)
+    return axes[0]
 
 
 EXPERIMENT = Experiment(

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import xarray as xr
 
 from heatbath import plotting
 from heatbath.datasets import Problem, spirals, trigonometric
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
-from heatbath.paper.figures import figure_of
 from heatbath.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Axes
 
 
 def problems(settings: Settings) -> dict[str, Problem]:
@@ -39,14 +34,14 @@ def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     )
 
 
-def draw(data: xr.Dataset, settings: Settings) -> Figure:
+def draw(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw a picture of the examples of each problem."""
     axes = style.panels(2, 2, height=style.PAGE_WIDTH)
     for ax, (name, problem) in zip(axes, problems(settings).items(), strict=True):
         plotting.data(problem, ax=ax)
         ax.set_aspect("auto")
         ax.set_title(name, fontsize=style.SMALL_SIZE)
-    return figure_of(axes)
+    return axes[0]
 
 
 EXPERIMENT = Experiment(

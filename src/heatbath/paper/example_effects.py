@@ -6,7 +6,7 @@ units.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -15,31 +15,17 @@ from numpy.typing import NDArray
 from heatbath.diagnostics.statistics import Measured, bootstrap, student
 from heatbath.methods import SGD
 from heatbath.methods.partition import Partition
-from heatbath.paper.claims import (
-    FAILS,
-    IN_PART,
-    Claim,
-    Finding,
-    combine_strictly,
-    judge_above,
-    judge_below,
-    judge_within,
-)
+from heatbath.paper.claims import Claim, Finding, combine_strictly, judge_above, judge_below, judge_near
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
-from heatbath.paper.figures import figure_of
 from heatbath.paper.side_by_side import (
     Array,
     adlala,
-    network_of,
     spirals_of,
     train_side_by_side,
     unstack_chains,
 )
 from heatbath.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Axes
 
 EARLY_STEPS = 2000  # what the paper calls the beginning
 
@@ -69,8 +55,7 @@ def gradient_norms(theta: Array, X: Array, y: Array, units: int) -> Array:
     # Squared norms of the logit's gradients by the parameters of both layers
     hidden = ((z > 0) * v**2).sum(axis=1) * (1 + (X**2).sum(axis=1))
     output = 1 + (z**2).sum(axis=1)
-    norms: Array = np.abs(residual) * np.sqrt(hidden + output)
-    return norms
+    return np.asarray(np.abs(residual) * np.sqrt(hidden + output))
 
 
 def thirds(radius: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -97,9 +82,7 @@ def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     """
     problem = spirals_of(settings, 2)
     records: dict[str, Any] = {"record": list(settings.at), "losses_every": len(settings.at)}
-    trained = train_side_by_side(
-        settings, progress, problem, settings.methods, network_of(settings), weights=True, **records
-    )
+    trained = train_side_by_side(settings, progress, problem, settings.methods, weights=True, **records)
 
     weights = trained.weights().values  # (chain, record, parameter)
     effects = np.empty((*weights.shape[:2], 2))
@@ -149,13 +132,11 @@ def judge_change(data: xr.Dataset) -> Finding:
 def judge_equal_effects(data: xr.Dataset) -> Finding:
     """Judge whether effects under AdLaLa are equal within a quarter at first, or in part within a half."""
     early = effect_ratio(data, "AdLaLa", 0, EARLY_STEPS)
-    verdict = judge_within(early, 1.25)
-    if verdict == FAILS and judge_within(early, 1.5) != FAILS:
-        verdict = IN_PART
-    return Finding(f"outer over inner {early.text(digits=2)} until step {EARLY_STEPS:,}", verdict)
+    text = f"outer over inner {early.text(digits=2)} until step {EARLY_STEPS:,}"
+    return Finding(text, judge_near(early, 1.25, partial_factor=1.5))
 
 
-def draw(data: xr.Dataset, settings: Settings) -> Figure:
+def draw(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the effect of inner and outer points over the steps, with 95 % intervals, for two methods.
 
     `data` is what `run` returns.
@@ -169,7 +150,7 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
         ax.title.set_fontsize(style.SMALL_SIZE)
         style.label_axes(ax, "steps", "norm of an example's gradient")
         style.add_legend(ax)
-    return figure_of(axes)
+    return axes[0]
 
 
 def draw_effects(ax: Axes, effect: xr.DataArray) -> None:

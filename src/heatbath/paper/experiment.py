@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import xarray as xr
 
 from heatbath.paper.claims import Claim
+from heatbath.plotting.style import Axes, Figure
 from heatbath.runs.progress import Progress
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ProgressCallback: TypeAlias = Callable[[Progress], None] | None  # called with the progress of a run
 Settings: TypeAlias = SimpleNamespace
@@ -46,7 +44,7 @@ class Experiment:
     run : callable
         Computes a data set from the settings. Claims, picture and tables use nothing else.
     draw : callable
-        Draws the picture from the data set and the settings.
+        Draws the picture from the data set and the settings, and returns it or one of its panels.
     claims : tuple of Claim
         The paper's claims.
     tables : callable
@@ -60,7 +58,7 @@ class Experiment:
     settings: Mapping[str, Any]
     quick: Mapping[str, Any]
     run: Callable[[Settings, ProgressCallback], xr.Dataset]
-    draw: Callable[[xr.Dataset, Settings], Figure]
+    draw: Callable[[xr.Dataset, Settings], Figure | Axes]
     claims: tuple[Claim, ...] = ()
     tables: Callable[[xr.Dataset], list[ReportTable]] = field(default=lambda data: [])
     notes: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -13,18 +13,10 @@ from heatbath.datasets import Problem
 from heatbath.diagnostics.statistics import student
 from heatbath.paper.side_by_side import method_names
 from heatbath.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Axes, Figure
 
 ACCURACY_WIDTH = 1.15  # of a column with accuracies, relative to a map
 TITLE_HEIGHT = 0.25  # inches, of a map
-
-
-def figure_of(axes: Sequence[Axes]) -> Figure:
-    """Return the figure of some Axes."""
-    return axes[0].figure.figure
 
 
 def remove_legend(ax: Axes) -> None:
@@ -40,7 +32,7 @@ def traces_by_method(data: xr.Dataset, name: str) -> dict[str, xr.DataArray]:
     return {method: traces.sel({"method": method}, drop=True) for method in method_names(data)}
 
 
-def draw_accuracy_and_loss(data: xr.Dataset, log: bool = True) -> Figure:
+def draw_accuracy_and_loss(data: xr.Dataset, log: bool = True) -> Axes:
     """Draw test accuracy and test loss over the steps, the loss on a logarithmic axis if `log`."""
     axes = style.panels(1, 2, height=0.5 * style.PAGE_WIDTH)
     plotting.curves(traces_by_method(data, "accuracy"), ax=axes[0])
@@ -48,7 +40,7 @@ def draw_accuracy_and_loss(data: xr.Dataset, log: bool = True) -> Figure:
     axes[0].set_ylabel("test accuracy")
     axes[1].set_ylabel("test loss")
     remove_legend(axes[1])
-    return figure_of(axes)
+    return axes[0]
 
 
 def draw_all_runs(ax: Axes, accuracies: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -15,25 +15,22 @@ from heatbath.methods import SGD, SGLD, Adam
 from heatbath.methods.partition import Partition
 from heatbath.methods.presets import LOL
 from heatbath.paper.claims import (
-    FAILS,
-    HOLDS,
-    IN_PART,
     Claim,
     Finding,
     combine_verdicts,
     compare_with_paper,
     judge_above,
     judge_below,
+    judge_distance,
 )
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
-from heatbath.paper.figures import draw_all_runs, figure_of
+from heatbath.paper.figures import draw_all_runs
 from heatbath.paper.interpretations import interpretation_accuracies, interpretations_table
 from heatbath.paper.side_by_side import (
     Array,
     adlala,
     final_values,
     method_names,
-    network_of,
     scores_by_axes,
     spirals_of,
     train_side_by_side,
@@ -41,11 +38,9 @@ from heatbath.paper.side_by_side import (
     with_settings,
 )
 from heatbath.plotting import style
+from heatbath.plotting.distributions import edges_around
+from heatbath.plotting.style import Axes, Figure
 from heatbath.runs.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 EXCITED = 0.05  # size above which a parameter counts as excited: five standard deviations of N(0, 0.01²)
 NEAR_ZERO = 0.05  # size below which a parameter counts as near zero
@@ -169,8 +164,7 @@ def train_spiral(
     """
     settings = with_settings(settings, **changes)
     problem = spirals_of(settings, settings.turns, p=p)
-    network = network_of(settings)
-    return train_side_by_side(settings, progress, problem, methods, network, record=1, shuffled=shuffled)
+    return train_side_by_side(settings, progress, problem, methods, record=1, shuffled=shuffled)
 
 
 def run_over_time(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
@@ -190,12 +184,8 @@ def run_over_time(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
         By method and record: scores, `histogram` of the hidden parameters, and `excited`, the fraction of
         them that are larger than EXCITED. `readings` has accuracies under other interpretations.
     """
-    problem = spirals_of(settings, settings.turns)
-    network = network_of(settings)
     make_methods = partial(methods_over_time, settings.gamma)
-    run = train_side_by_side(
-        settings, progress, problem, make_methods(), network, record=[0, *settings.at], weights=True
-    )
+    run = train_with_weights(settings, progress, make_methods(), [0, *settings.at])
     results = scores_by_axes(run) | {
         "histogram": parameter_histograms(run, settings.units, FINE_BINS),
         "excited": parameter_fraction(run, settings.units, lambda theta: abs(theta) > EXCITED),
@@ -203,6 +193,14 @@ def run_over_time(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     trainings = interpretation_runs(settings, progress, make_methods)
     results["readings"] = interpretation_accuracies(trainings, PAPER[settings.turns])
     return xr.Dataset(results)
+
+
+def train_with_weights(
+    settings: Settings, progress: ProgressCallback, methods: Mapping[str, Partition], record: int | list[int]
+) -> Run:
+    """Train methods on the spiral with `settings.turns` turns, and record their parameters."""
+    problem = spirals_of(settings, settings.turns)
+    return train_side_by_side(settings, progress, problem, methods, record=record, weights=True)
 
 
 PAPER = {  # accuracies at step 10,000 by number of turns
@@ -255,9 +253,10 @@ def draw_over_time(data: xr.Dataset, settings: Settings) -> Figure:
     methods = method_names(data)
     axes = style.panels(2, len(methods), height=0.62 * style.PAGE_WIDTH)
     later_histograms = data["histogram"].isel(record=slice(1, None))
-    later_steps = data["step"].values[1:]
+    step_labels = [f"step {int(step):,}" for step in data["step"].values[1:]]
     for ax, (kind, method) in zip(axes, product(("weights", "biases"), methods), strict=True):
-        draw_histogram(ax, later_histograms.sel({"method": method, "kind": kind}), later_steps)
+        draw_histograms(ax, later_histograms.sel({"method": method, "kind": kind}), step_labels)
+        ax.set_xlim(-3, 3)
         y_label = "share per bin" if method == methods[0] else ""
         style.label_axes(ax, kind, y_label)
 
@@ -267,25 +266,17 @@ def draw_over_time(data: xr.Dataset, settings: Settings) -> Figure:
 
     handles, labels = axes[0].get_legend_handles_labels()
     options: dict[str, Any] = {"fontsize": style.SMALL_SIZE, "frameon": False}
-    figure = figure_of(axes)
+    figure = axes[0].figure.figure
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), **options)
     return figure
 
 
-def draw_histogram(ax: Axes, counts: xr.DataArray, steps: Any) -> None:
-    """Draw outlines of histograms, one for each record, on a logarithmic axis."""
-    edges = draw_edges(counts)
-    for index, (fractions, step) in enumerate(zip(counts.values, steps, strict=True)):
-        ax.stairs(fractions, edges, label=f"step {int(step):,}", linewidth=1.1, **style.line_style(index))
+def draw_histograms(ax: Axes, fractions: xr.DataArray, labels: list[str]) -> None:
+    """Draw outlines of histograms (label, bin) on a logarithmic axis."""
+    edges = edges_around(fractions["bin"].values)
+    for index, (shares, label) in enumerate(zip(fractions.values, labels, strict=True)):
+        ax.stairs(shares, edges, label=label, linewidth=1.1, **style.line_style(index))
     style.set_log_scale(ax, bottom=1e-5)
-    ax.set_xlim(-3, 3)
-
-
-def draw_edges(counts: xr.DataArray) -> Any:
-    """Return the edges of evenly spaced bins from their centres, the coordinate `bin`."""
-    centres = counts["bin"].values
-    half_width = (centres[1] - centres[0]) / 2
-    return np.append(centres - half_width, centres[-1] + half_width)
 
 
 def experiment_over_time(turns: int, gamma: float, name: str) -> Experiment:
@@ -379,11 +370,7 @@ def run_hundred(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
         By method: scores, `histogram` of the hidden parameters, and `near_zero`, the fraction of them that
         are smaller than NEAR_ZERO. `readings` has accuracies under other interpretations.
     """
-    problem = spirals_of(settings, 2)
-    network = network_of(settings)
-    run = train_side_by_side(
-        settings, progress, problem, methods_over_runs(), network, record=1, weights=True
-    )
+    run = train_with_weights(settings, progress, methods_over_runs(), record=1)
     results = scores_by_axes(run) | {
         "histogram": parameter_histograms(run, settings.units, WIDE_BINS),
         "near_zero": parameter_fraction(run, settings.units, lambda theta: abs(theta) < NEAR_ZERO),
@@ -416,10 +403,7 @@ def judge_gap(method: str, paper: float) -> Callable[[xr.Dataset], Finding]:
         """Judge the relative distance of the gap to the paper's."""
         points = gap(final_values(data, method=method))
         distance = abs(points - paper) / paper
-        text = f"{points:.1f} points"
-        if distance <= 0.25:
-            return Finding(text, HOLDS)
-        return Finding(text, IN_PART if distance <= 0.5 else FAILS)
+        return Finding(f"{points:.1f} points", judge_distance(distance, 0.25, partial=0.5))
 
     return check
 
@@ -445,7 +429,7 @@ def judge_smaller_gap(data: xr.Dataset) -> Finding:
     return Finding(f"{text} points hold 95 % of the runs", combine_verdicts(*verdicts))
 
 
-def draw_runs(data: xr.Dataset, settings: Settings) -> Figure:
+def draw_runs(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the distributions of weights and of biases at the end, by method, and the accuracies of all runs.
 
     `data` is what `run_hundred` returns.
@@ -453,16 +437,12 @@ def draw_runs(data: xr.Dataset, settings: Settings) -> Figure:
     methods = method_names(data)
     axes = style.panels(1, 3, height=0.5 * style.PAGE_WIDTH)
     final = data["histogram"].isel(record=-1)
-    edges = draw_edges(final)
     for ax, kind in zip(axes, ("weights", "biases"), strict=False):
-        for index, method in enumerate(methods):
-            fractions = final.sel({"method": method, "kind": kind}).values
-            ax.stairs(fractions, edges, label=method, linewidth=1.1, **style.line_style(index))
-        style.set_log_scale(ax, bottom=1e-5)
+        draw_histograms(ax, final.sel(kind=kind).transpose("method", "bin"), methods)
         style.label_axes(ax, kind, "share per bin")
     style.add_legend(axes[0])
     draw_all_runs(axes[2], {method: final_values(data, method=method) for method in methods})
-    return figure_of(axes)
+    return axes[0]
 
 
 HUNDRED_RUNS = Experiment(

@@ -88,8 +88,7 @@ def _mean_distances(accuracies: Array, targets: Array) -> Array:
     targets : array (method,)
         Accuracies in the paper.
     """
-    distances: Array = np.abs(accuracies.mean(axis=-1) - targets).mean(axis=-1)
-    return distances
+    return np.asarray(np.abs(accuracies.mean(axis=-1) - targets).mean(axis=-1))
 
 
 def _closest_percentages(accuracies: Array, targets: Array) -> Array:
@@ -104,5 +103,4 @@ def _closest_percentages(accuracies: Array, targets: Array) -> Array:
     for (runs,) in resampled(accuracies.shape[-1], repeats=RESAMPLES):
         distances = _mean_distances(accuracies[..., runs], targets)
         closest.append(int(distances.argmin()))
-    percentages: Array = 100 * np.bincount(closest, minlength=len(accuracies)) / RESAMPLES
-    return percentages
+    return np.asarray(100 * np.bincount(closest, minlength=len(accuracies)) / RESAMPLES)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -25,7 +25,7 @@ from heatbath.paper.claims import (
     judge_within,
 )
 from heatbath.paper.experiment import Experiment, ProgressCallback, ReportTable, Settings
-from heatbath.paper.figures import draw_all_runs, figure_of, traces_by_method
+from heatbath.paper.figures import draw_all_runs, traces_by_method
 from heatbath.paper.side_by_side import (
     adlala,
     final_values,
@@ -38,21 +38,15 @@ from heatbath.paper.side_by_side import (
     with_settings,
 )
 from heatbath.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Axes
+from heatbath.runs.grid import Methods
 
 MIN_BARRIER = 0.05  # fraction of the loss at the start below which a barrier doesn't count
 SPIRAL_METHODS = {"AdLaLa": adlala(0.25, 0.5), "Adam": Partition(Adam(), 0.005)}
 
 
 def train_and_cut(
-    settings: Settings,
-    progress: ProgressCallback,
-    problem: Problem,
-    network: MLP,
-    methods: Mapping[str, Partition],
-    **options: Any,
+    settings: Settings, progress: ProgressCallback, problem: Problem, network: MLP, methods: Methods
 ) -> xr.Dataset:
     """Train two methods from the same starts, and cut the test loss along lines from start to end.
 
@@ -66,8 +60,6 @@ def train_and_cut(
         What to train.
     methods : mapping from name to Partition
         The two methods.
-    **options
-        Passed to `compare`.
 
     Returns
     -------
@@ -75,7 +67,7 @@ def train_and_cut(
         Final scores by method and run; `line`, the test loss (method, run, alpha); and `apart`, by run, the
         distance between the ends of the two methods in units of their mean distance to the start.
     """
-    run = train_side_by_side(settings, progress, problem, methods, network, record=1, **options)
+    run = train_side_by_side(settings, progress, problem, methods, network, record=1)
     start = network.start(problem.inputs, problem.outputs, run.data["repeat"].values, settings.seed)
     alphas = np.linspace(0, 1, settings.alphas)
     draws = run.data["draw"].values
@@ -146,7 +138,7 @@ def accuracy_table(data: xr.Dataset) -> list[ReportTable]:
     return [ReportTable("Test accuracy at the end", ("problem", *methods), tuple(rows))]
 
 
-def draw(data: xr.Dataset, settings: Settings) -> Figure:
+def draw(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the loss on lines for each problem; for a single problem, draw the accuracies beside it."""
     has_problems = "problem" in data.dims
     problems = data["problem"].values if has_problems else [""]
@@ -158,7 +150,7 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
         ax.title.set_fontsize(style.SMALL_SIZE)
     if not has_problems:
         draw_all_runs(axes[1], {method: final_values(data, method=method) for method in method_names(data)})
-    return figure_of(axes)
+    return axes[0]
 
 
 LINE_MNIST = Experiment(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import xarray as xr
 
@@ -15,12 +13,9 @@ from heatbath.methods.partition import Partition
 from heatbath.models.dense import MLP
 from heatbath.paper.claims import Claim, Finding, judge_above, judge_below
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
-from heatbath.paper.figures import figure_of
-from heatbath.paper.side_by_side import adlala, train_one_method, with_settings
+from heatbath.paper.side_by_side import adlala, train_side_by_side, with_settings
 from heatbath.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Axes
 
 MIN_RISE = 0.05  # fraction of the loss at the start below which a rise doesn't count
 
@@ -47,7 +42,7 @@ def train_and_cut(
     theta_start = network.start(problem.inputs, problem.outputs, range(settings.starts), settings.seed)
     twice = with_settings(settings, runs=2 * settings.starts)
     starts = np.repeat(theta_start, 2, axis=0)
-    run = train_one_method(twice, progress, problem, network, method, record=1, start=starts)
+    run = train_side_by_side(twice, progress, problem, method, network, record=1, start=starts)
     grid = np.linspace(0, 1, settings.grid)
     theta_start = theta_start.astype(run.theta.dtype)
     loss = surface(problem, network, theta_start, run.theta[::2], run.theta[1::2], grid, grid)["loss"]
@@ -83,7 +78,7 @@ def judge_saddles(data: xr.Dataset) -> Finding:
     return Finding(text, judge_above(share, MIN_RISE))
 
 
-def draw(data: xr.Dataset, settings: Settings) -> Figure:
+def draw(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the loss on a surface for MNIST and for the spiral."""
     axes = style.panels(1, 2, height=0.46 * style.PAGE_WIDTH)
     ends = {r"start ($\alpha = 0$)": (0.0, 0.5), r"$\theta_{f,1}$": (1.0, 1.0), r"$\theta_{f,2}$": (1.0, 0.0)}
@@ -91,7 +86,7 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
         dimension = "mnist_run" if name == "mnist" else "run"
         plotting.surface(data[name].isel({dimension: 0}).rename("test loss"), ends, ax=ax)
         ax.set_title(title, fontsize=style.SMALL_SIZE)
-    return figure_of(axes)
+    return axes[0]
 
 
 EXPERIMENT = Experiment(

@@ -15,7 +15,7 @@ from heatbath.methods.presets import LOL
 from heatbath.paper.claims import Claim, Finding, judge_above, judge_below
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
 from heatbath.paper.figures import draw_accuracy_and_loss
-from heatbath.paper.side_by_side import Array, adlala, network_of, scores_by_axes, train_side_by_side
+from heatbath.paper.side_by_side import Array, adlala, scores_by_axes, train_side_by_side
 
 MIN_RISE = 0.05  # fraction of the lowest test loss above which its rise counts
 
@@ -23,9 +23,7 @@ MIN_RISE = 0.05  # fraction of the lowest test loss above which its rise counts
 def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     """Train the four methods on few examples; return scores by method, run and record."""
     problem = spirals(2, n_train=settings.points, n_test=settings.test_points, c=0.1, draws=settings.runs)
-    trained = train_side_by_side(
-        settings, progress, problem, settings.methods, network_of(settings), record=settings.records
-    )
+    trained = train_side_by_side(settings, progress, problem, settings.methods, record=settings.records)
     return xr.Dataset(scores_by_axes(trained))
 
 

@@ -160,15 +160,11 @@ def _html_section(result_summary: Summary, result: ExperimentResult) -> str:
     for table in result_summary["tables"]:
         table_rows = [_html_row(_escaped(row)) for row in table["rows"]]
         parts.append(_html_table(table["columns"], table_rows, table["title"]))
-    parts.append(_html_settings(result_summary["settings"], result_summary["seconds"]))
+    settings = result_summary["settings"].items()
+    rows = [_html_row([escape(name), f"<code>{escape(value)}</code>"]) for name, value in settings]
+    title = f"<summary>settings ({result_summary['seconds']:.0f} s)</summary>"
+    parts.append(f"<details>{title}<table>{''.join(rows)}</table></details>")
     return "".join(parts)
-
-
-def _html_settings(settings: Mapping[str, str], seconds: float) -> str:
-    """Return the settings of an experiment as HTML that can be unfolded, with its duration."""
-    rows = [_html_row([escape(name), f"<code>{escape(value)}</code>"]) for name, value in settings.items()]
-    title = f"<summary>settings ({seconds:.0f} s)</summary>"
-    return f"<details>{title}<table>{''.join(rows)}</table></details>"
 
 
 def write_markdown(

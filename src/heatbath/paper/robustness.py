@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -16,7 +15,7 @@ from heatbath.methods.presets import LOL
 from heatbath.models.dense import MLP
 from heatbath.paper.claims import FAILS, Claim, Finding, combine_verdicts, judge_above, judge_below
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
-from heatbath.paper.figures import figure_of, remove_legend, traces_by_method
+from heatbath.paper.figures import remove_legend, traces_by_method
 from heatbath.paper.side_by_side import (
     Array,
     adlala,
@@ -26,9 +25,7 @@ from heatbath.paper.side_by_side import (
     train_side_by_side,
 )
 from heatbath.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Axes
 
 GAUSSIAN, TORCH = "Gaussian start", "torch's start"  # in the names of methods
 MIN_DIFFERENCE = 0.02  # of mean accuracies, that matters
@@ -126,7 +123,7 @@ def judge_dependence_on_start(data: xr.Dataset) -> Finding:
     return Finding(f"{text} between the starts", combine_verdicts(adam_depends, adlala_hardly))
 
 
-def draw(data: xr.Dataset, settings: Settings) -> Figure:
+def draw(data: xr.Dataset, settings: Settings) -> Axes:
     """Draw the test accuracy of every method over the steps: its variance over runs, and its mean.
 
     `data` is what `run` returns. The left picture has the legend of both.
@@ -143,7 +140,7 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
     plotting.curves(accuracies, ax=axes[1])
     axes[1].set_ylabel("mean test accuracy")
     remove_legend(axes[1])
-    return figure_of(axes)
+    return axes[0]
 
 
 EXPERIMENT = Experiment(

@@ -12,8 +12,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import version
@@ -31,7 +30,6 @@ from heatbath.paper import figures, find, interpretations, side_by_side
 from heatbath.paper.claims import Finding
 from heatbath.paper.experiment import Experiment, ProgressCallback, ReportTable, Settings
 from heatbath.runs import file
-from heatbath.runs.distributed.pools import using
 from heatbath.runs.distributed.worker import hash_files, library_hash
 
 # Modules that only draw: their imports don't decide results
@@ -80,7 +78,6 @@ def reproduce(
     quick: bool,
     again: bool,
     make_callback: Callable[[str], ProgressCallback],
-    executor: object = None,
 ) -> Iterator[ExperimentResult | tuple[str, Exception]]:
     """Run experiments that aren't finished yet; yield each result, or the name and error of one that failed.
 
@@ -98,17 +95,14 @@ def reproduce(
         Run finished experiments again.
     make_callback : callable
         Returns the progress callback for the name of an experiment.
-    executor : object
-        As in `sweep`, for comparisons and sweeps.
     """
     for name in names:
         experiment = find(name)
         result_folder = folder / name
         try:
             result = None if again else load_result(experiment, result_folder, quick)
-            with nullcontext() if executor is None else using(executor):
-                if result is None:
-                    result = _run(experiment, result_folder, quick, make_callback(name))
+            if result is None:
+                result = _run(experiment, result_folder, quick, make_callback(name))
             publish(result)
             yield result
         except (OSError, ValueError, RuntimeError) as error:
@@ -269,12 +263,9 @@ def summary(result: ExperimentResult) -> dict[str, Any]:
         "diverged": diverged_text(result.data),
         "settings": {name: str(value) for name, value in result.settings.items()},
         "claims": [
-            {"claim": claim.text, "paper": claim.paper, "ours": finding.ours, "verdict": finding.verdict}
-            for claim, finding in pairs
+            {"claim": claim.text, "paper": claim.paper, **finding._asdict()} for claim, finding in pairs
         ],
-        "tables": [
-            {"title": table.title, "columns": table.columns, "rows": table.rows} for table in result.tables
-        ],
+        "tables": [asdict(table) for table in result.tables],
     }
 
 

@@ -14,8 +14,10 @@ from heatbath.datasets import Problem, spirals
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.methods.partition import Partition
 from heatbath.models.dense import MLP
+from heatbath.paper.claims import Finding, compare_runs
 from heatbath.paper.experiment import ProgressCallback, Settings
 from heatbath.plotting import plane
+from heatbath.runs.grid import Methods
 from heatbath.runs.run import Run
 from heatbath.training.train import compare, sweep, train
 
@@ -83,32 +85,22 @@ def _training_options(settings: Settings, progress: ProgressCallback) -> dict[st
     return sizes | {"progress": progress}
 
 
-def train_one_method(
-    settings: Settings,
-    progress: ProgressCallback,
-    problem: Problem,
-    network: MLP,
-    method: Partition,
-    **options: Any,
-) -> Run:
-    """Train all runs of one method; `options` are passed to `train`."""
-    return require_finished(
-        train(problem, network, method, **_training_options(settings, progress), **options)
-    )
-
-
 def train_side_by_side(
     settings: Settings,
     progress: ProgressCallback,
     problem: Problem,
-    methods: Mapping[str, Partition],
-    network: MLP,
+    methods: Methods,
+    network: MLP | None = None,
     **options: Any,
 ) -> Run:
-    """Train methods from the same starts on the same mini-batches; `options` are passed to `compare`."""
-    return require_finished(
-        compare(problem, network, methods, **_training_options(settings, progress), **options)
-    )
+    """Train one method, or several from the same starts on the same mini-batches.
+
+    Without a network, it is that of the settings; `options` are passed to `train` or `compare`.
+    """
+    train_methods: Any = train if isinstance(methods, Partition) else compare
+    chosen_network = network_of(settings) if network is None else network
+    sizes = _training_options(settings, progress)
+    return require_finished(train_methods(problem, chosen_network, methods, **sizes, **options))
 
 
 def train_on_grid(
@@ -160,8 +152,12 @@ def final_values(data: xr.Dataset, name: str = "accuracy", **labels: Any) -> Arr
     selected = data[name].sel(labels)
     if "record" in selected.dims:
         selected = selected.isel(record=-1)
-    values: Array = selected.values
-    return values
+    return np.asarray(selected.values)
+
+
+def compare_methods(data: xr.Dataset, first: str, second: str) -> Finding:
+    """Judge whether one method ends with a higher accuracy than another."""
+    return compare_runs(final_values(data, method=first), final_values(data, method=second))
 
 
 def method_names(data: xr.Dataset) -> list[str]:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from heatbath._internal.checks import choice, whole
 from heatbath.datasets import Problem
-from heatbath.datasets.problem import numbers
+from heatbath.datasets.problem import Floats, numbers
 from heatbath.datasets.tasks import TASKS
 from heatbath.plotting import style
+from heatbath.plotting.style import Axes
 from heatbath.prediction.ensemble_average import entropy_of
 from heatbath.runs.run import Run
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 MARGIN = 0.06  # of the width of the examples, on each side
 POINTS = 200  # of a grid, on a side
 BOUNDARY_TICKS = 5  # numbers on an axis, at most
@@ -279,7 +276,9 @@ def _grid_probabilities(problem: Problem, prediction: Run | ArrayLike, chain: in
     """
     _plane_limits(problem)  # raises if the problem has no plane
     if isinstance(prediction, Run):
-        probabilities = _mean_outputs(prediction, plane(problem), chain)
+        averaged = prediction.data.isel(chain=_included_chains(prediction, chain))
+        outputs = Run(prediction.plan, prediction.step, averaged).outputs(plane(problem))
+        probabilities: Floats = outputs.mean(axis=0)
     elif chain is not None:
         raise ValueError(f"chain is for a run, got chain={chain}: select it in the array of probabilities")
     else:
@@ -296,17 +295,6 @@ def _grid_probabilities(problem: Problem, prediction: Run | ArrayLike, chain: in
     if lowest < -ROUNDING or highest > 1 + ROUNDING:
         raise ValueError(f"prediction must hold probabilities, got values from {lowest} to {highest}")
     return np.clip(probabilities, 0, 1).reshape(points, points, problem.outputs)
-
-
-def _mean_outputs(run: Run, X: Floats, chain: int | None) -> Floats:
-    """Return a run's outputs (example, output) for inputs X, as the mean over the chains to draw.
-
-    These are `chain` alone, or for None all chains that have not diverged, which must then have the same
-    settings and the same training data.
-    """
-    included = _included_chains(run, chain)
-    outputs = Run(run.plan, run.step, run.data.isel(chain=included)).outputs(X)
-    return np.asarray(outputs.mean(axis=0))
 
 
 def _included_chains(run: Run, chain: int | None) -> list[int]:

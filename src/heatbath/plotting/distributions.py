@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from heatbath._internal.checks import real, whole
-from heatbath.methods.partition import Layers
+from heatbath.datasets.problem import Floats
+from heatbath.diagnostics.weights import tensor_spans
 from heatbath.plotting import style
 from heatbath.plotting.labels import Traces, by_label
+from heatbath.plotting.style import Axes
 from heatbath.runs.run import Run
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 MAX_OUTLINES = 14  # in one picture: more can't be told apart
 
 
@@ -54,31 +51,13 @@ def parameters(run: Run, of: str) -> xr.DataArray:
     part_names = {part.name for part in parts} | {part.key for part in parts}
     if of in part_names:
         return run.weights(of)
-    spans = _tensor_spans(run.plan.layers)
+    spans = tensor_spans(run.plan.layers)
     if of in spans:
         return run.weights().isel(parameter=spans[of])
 
     accepted_names = [*spans, *sorted(map(str, part_names))]
     accepted = ", ".join(repr(str(name)) for name in accepted_names)
     raise ValueError(f"there is no {of!r} in this run: accepted are {accepted}")
-
-
-def _tensor_spans(layers: Layers) -> dict[str, slice]:
-    """Return the range of parameters of each layer, of its weights and of its biases, by name.
-
-    `layers` are the numbers of weights and biases of each layer. Parameters are ordered by layer, with the
-    weights of a layer before its biases.
-    """
-    spans: dict[str, slice] = {}
-    first_weight = 0
-    for layer, (weight_count, bias_count) in layers.items():
-        first_bias = first_weight + weight_count
-        end = first_bias + bias_count
-        spans[layer] = slice(first_weight, end)
-        spans[f"{layer}.weight"] = slice(first_weight, first_bias)
-        spans[f"{layer}.bias"] = slice(first_bias, end)
-        first_weight = end
-    return spans
 
 
 def distributions(
@@ -205,7 +184,7 @@ def _histogram_outlines(arrays: dict[str, xr.DataArray]) -> dict[str, Outline]:
     """
     outlines = {}
     for label, array in arrays.items():
-        edges = _edges_around(array["bin"].values)
+        edges = edges_around(array["bin"].values)
         by_record = np.moveaxis(array.values, 1, 0)
         for counts, name in zip(by_record, _record_labels(label, array), strict=True):
             is_alive = counts.any(axis=1)
@@ -215,7 +194,7 @@ def _histogram_outlines(arrays: dict[str, xr.DataArray]) -> dict[str, Outline]:
     return outlines
 
 
-def _edges_around(centres: Floats) -> Floats:
+def edges_around(centres: Floats) -> Floats:
     """Return the edges of bins of equal width around their centres; a single bin has width 1."""
     half_width = (centres[1] - centres[0]) / 2 if len(centres) > 1 else 0.5
     return np.append(centres - half_width, centres[-1] + half_width)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath._internal.checks import whole
-from heatbath.datasets.problem import numbers
+from heatbath.datasets.problem import Floats, numbers
 from heatbath.datasets.tasks import TASKS
 from heatbath.diagnostics.statistics import effective, wilson
 from heatbath.evaluation import Forecast, metrics
 from heatbath.plotting import style
+from heatbath.plotting.style import Axes
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 Forecasts = Forecast | Mapping[str, Forecast]
 MARKERS = "os^DvPX"
 SQUARE_HEIGHT = 3.4  # inches, of a figure with square Axes
@@ -79,7 +76,10 @@ def roc(forecasts: Forecasts, *, ax: Axes | None = None) -> Axes:
     if len(np.unique(first_forecast.labels)) < 2:
         raise ValueError("a ROC curve needs examples of two classes, and these are all of one")
     if len(first_forecast.targets) == 2:
-        curves = _second_class_curves(checked)
+        curves = [
+            RocInput(name, forecast.labels == 1, forecast.probabilities[:, 1], forecast.weights)
+            for name, forecast in checked.items()
+        ]
         positive_class = style.plain_label(first_forecast.targets[1], MAX_NAME_LENGTH)
         y_label = f"true positives ({positive_class})"
     else:
@@ -403,14 +403,6 @@ def _checked_probabilities(label: str, probability: ArrayLike, size: int) -> Flo
             f"from {stated.min(initial=np.inf):g} to {stated.max(initial=-np.inf):g}"
         )
     return stated
-
-
-def _second_class_curves(forecasts: Mapping[str, Forecast]) -> list[RocInput]:
-    """Return a ROC curve of the second of two classes for each forecast."""
-    return [
-        RocInput(name, forecast.labels == 1, forecast.probabilities[:, 1], forecast.weights)
-        for name, forecast in forecasts.items()
-    ]
 
 
 def _one_against_rest(forecast: Forecast) -> list[RocInput]:

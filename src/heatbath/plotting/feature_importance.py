@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heatbath._internal.checks import whole
+from heatbath.datasets.problem import Floats
 from heatbath.evaluation import Dependence, Importance
 from heatbath.plotting import style
+from heatbath.plotting.style import Axes
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 BARS: dict[str, Any] = {"height": 0.62, "color": style.COLOURS[5], "zorder": 2}
 CATEGORY_SPACING = 0.14  # between the outputs of one category; categories are 1 apart
 MAX_TICKS = 4  # numbers on the x axis, where labels are wide
@@ -56,14 +53,11 @@ def column_importance(
     ax.hlines(positions, low, high, color=style.COLOURS[0], linewidth=1.4, zorder=3)
     ax.axvline(0.0, color="0.4", linewidth=0.8)
 
-    ax.set_yticks(positions, [style.plain_label(column.column) for column in shown])
-    ax.set_ylim(len(shown) - 0.4, -0.6)
-    ax.grid(axis="x", linewidth=0.4, alpha=0.5)
+    style.label_rows(ax, [style.plain_label(column.column) for column in shown])
     ax.set_axisbelow(True)
     style.label_axes(ax, what, "")
     ax.set_xlabel(what, loc="right")  # long column names leave little room on the left
     ax.locator_params(axis="x", nbins=MAX_TICKS)
-    ax.tick_params(axis="y", length=0)
     return ax
 
 

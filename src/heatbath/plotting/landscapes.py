@@ -6,21 +6,18 @@ Letters: α is the position on a line, α and β are the coordinates of a surfac
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from heatbath._internal.checks import real
 from heatbath.analysis.landscape import barrier
+from heatbath.datasets.problem import Floats
 from heatbath.plotting import style
 from heatbath.plotting.labels import value_name
+from heatbath.plotting.style import Axes
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 LEVELS = 20  # contours of a surface, about
 LEVELS_PER_TICK = 5  # of the colour bar
 NAME_DISTANCE = 6  # points from a mark to its name, horizontally and vertically

@@ -7,14 +7,10 @@ import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from heatbath._internal.atomic_write import check_place, write
 from heatbath._internal.checks import whole
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from heatbath.plotting.style import Axes, Figure
 
 DPI = 200
 METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}

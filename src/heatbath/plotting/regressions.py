@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from heatbath._internal.checks import whole
-from heatbath.datasets.problem import numbers
+from heatbath.datasets.problem import Floats, numbers
 from heatbath.plotting import style
+from heatbath.plotting.style import Axes
 from heatbath.prediction.predictive_distributions import central
 from heatbath.runs.run import Run, check_run
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 MARGIN = 0.06  # of the width of the examples, on each side
 POINTS = 200  # of a line
 CHANCE = 0.95  # probability that a correct prediction lies in the grey band

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heatbath._internal.checks import POSITIVE, is_real, real, whole
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib import axes, figure
     from matplotlib.axis import Axis
     from matplotlib.cm import ScalarMappable
     from matplotlib.colorbar import Colorbar
+
+# As texts, because matplotlib is imported only when something is drawn
+Axes: TypeAlias = "axes.Axes"
+Figure: TypeAlias = "figure.Figure"
 
 COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0  # inches, of a column and of a page of a paper
 TEXT_SIZE, SMALL_SIZE = 9, 8  # points
@@ -161,6 +166,17 @@ def _legend_layout(labels: list[str], available_width: float) -> tuple[int, floa
     rows = math.ceil(len(labels) / most_columns)
     columns = math.ceil(len(labels) / rows)
     return columns, columns * max(widths)
+
+
+def label_rows(ax: Axes, labels: Sequence[str], margin: float = 0.4) -> None:
+    """Label rows at 0, 1, 2, ... from the top, and draw a vertical grid.
+
+    The axis ends 1 - `margin` above the first row and below the last one.
+    """
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - margin, margin - 1)
+    ax.grid(axis="x", linewidth=0.4, alpha=0.5)
+    ax.tick_params(axis="y", length=0)
 
 
 def add_colour_bar(ax: Axes, mappable: ScalarMappable, label: str) -> Colorbar:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from heatbath._internal.checks import real
 from heatbath.plotting import style
 from heatbath.plotting.labels import value_name
+from heatbath.plotting.style import Axes
 from heatbath.runs.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MAX_MAP_HEIGHT = 6.0  # inches, of a figure
 PAPER_OFFSET = 0.28  # of a row's height, of the paper's value below the measured one, which would hide it
@@ -135,11 +133,8 @@ def scores(rows: Sequence[Score], name: str, *, percent: bool = False, ax: Axes 
     ax.plot(values, positions, "o", color=style.COLOURS[0], markersize=4.5, label="measured, 95 % interval")
     _draw_paper_values(ax, checked)
 
-    ax.set_yticks(positions, [score.label for score in checked])
-    ax.set_ylim(len(checked) - 0.4, -0.6)
-    ax.grid(axis="x", linewidth=0.4, alpha=0.5)
+    style.label_rows(ax, [score.label for score in checked])
     style.label_axes(ax, name, "")
-    ax.tick_params(axis="y", length=0)
     if percent:
         style.format_percent(ax.xaxis)
     style.add_legend(ax)

@@ -6,25 +6,23 @@ Letters: τ is the temperature of a part, p its momenta, N its number of paramet
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath._internal.checks import choice
+from heatbath.datasets.problem import Floats
 from heatbath.diagnostics.statistics import SHARES, UNBOUNDED, student
 from heatbath.methods.partition import Part
 from heatbath.methods.schedules import SimulatedTempering, at
 from heatbath.plotting import style
 from heatbath.plotting.labels import Traces, by_label, value_name
+from heatbath.plotting.style import Axes
 from heatbath.runs.run import Run
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 Band = Literal["interval", "range", "std"]
-Floats = NDArray[np.float64]
 DASH_LENGTH = 4.0  # of a line of τ, in widths of the line
 SINGLE_DASH_GAP = 2.0  # between these dashes if only one part has a τ
 

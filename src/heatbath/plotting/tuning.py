@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from heatbath.datasets.problem import Floats
 from heatbath.methods.ranges import Between
 from heatbath.plotting import style
+from heatbath.plotting.style import Axes
 from heatbath.tuning.search_space import Family
 from heatbath.tuning.trials import Trial, Trials
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 COLOUR_MAP = "cividis"
 BEST: dict[str, Any] = {
     "marker": "*",
@@ -71,12 +69,9 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     ax.scatter([], [], label="best", **BEST)
 
     row_labels = [_family_label(tuned, family) for family in tuned.families]
-    ax.set_yticks(range(len(row_labels)), row_labels)
-    ax.set_ylim(len(row_labels) - 0.5, -0.5)
-    ax.grid(axis="x", linewidth=0.4, alpha=0.5)
+    style.label_rows(ax, row_labels, margin=0.5)
     ax.set_axisbelow(True)
     style.label_axes(ax, f"validation {tuned.by}", "")
-    ax.tick_params(axis="y", length=0)
     _set_score_axis(ax, tuned)
     style.add_legend(ax)
     return ax

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,22 +18,6 @@ BALANCED = (
     "the predicted probabilities hold where all classes are equally frequent (--class-weight balanced), not "
     "for data like yours"
 )
-
-
-class _WorseTarget(NamedTuple):
-    """A target that a constant predicts better than the run.
-
-    Attributes
-    ----------
-    name
-        Name of the target; "" if it is the only one.
-    constant_loss, loss
-        Mean losses of the constant prediction and of the run.
-    """
-
-    name: str
-    constant_loss: float
-    loss: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +57,7 @@ class ConstantBaseline:
         """
         if not self.comparable or loss <= self.loss + _standard_error(self.losses.sum(axis=1)):
             return None
-        return self._warning([_WorseTarget("", self.loss, loss)], "single networks")
+        return self._warning([self._comparison("", self.loss, loss, "single networks")])
 
     def warn_of_average(self, run: Run) -> str | None:
         """Return a warning if the averaged prediction of a run is worse for at least one target, or None.
@@ -94,18 +77,17 @@ class ConstantBaseline:
         for k, name in enumerate(names):
             if mean_excess[k] > _standard_error(excess[:, k], ddof=1):
                 loss = float(constant_losses[k] + mean_excess[k])
-                worse.append(_WorseTarget(name, float(constant_losses[k]), loss))
-        return self._warning(worse, "the averaged prediction") if worse else None
+                worse.append(self._comparison(name, constant_losses[k], loss, "the averaged prediction"))
+        return self._warning(worse) if worse else None
 
-    def _warning(self, worse: list[_WorseTarget], predictor: str) -> str:
-        """Return a warning that names these targets with both losses, followed by the advice."""
-        comparisons = []
-        for target in worse:
-            subject = f"for {target.name!r} its" if target.name else "its"
-            comparisons.append(
-                f"{subject} {self.examples.split} loss is {target.constant_loss:.4g}, and that of "
-                f"{predictor} {target.loss:.4g}"
-            )
+    def _comparison(self, target: str, constant_loss: float, loss: float, predictor: str) -> str:
+        """Return a clause with the losses of the constant and of a predictor; "" is the only target."""
+        subject = f"for {target!r} its" if target else "its"
+        constant_clause = f"{subject} {self.examples.split} loss is {constant_loss:.4g}"
+        return f"{constant_clause}, and that of {predictor} {loss:.4g}"
+
+    def _warning(self, comparisons: list[str]) -> str:
+        """Return a warning with a clause for each target that is worse, followed by the advice."""
         return f"a constant prediction would be better: {'; '.join(comparisons)}. {self.advice}"
 
 

@@ -171,7 +171,9 @@ class RunReport:
             "baselines": {name: _measures_to_json(values) for name, (values, _) in self.baselines.items()},
             "loss_less_than": _if_known(_measures_to_json, self.gains),
             "confusion": self._confusion_to_json(),
-            "importance": [_importance_to_json(importance) for importance in self.importances],
+            "importance": [
+                {"column": item.column, **measured_to_json(item.rise)} for item in self.importances
+            ],
             "found": self._found_to_json(),
         }
 
@@ -451,16 +453,8 @@ def _if_known(to_json: Callable[[T], Json], value: T | None) -> Json | None:
 
 def measured_to_json(value: Measured) -> Json:
     """Return a mean and the ends of its interval under the keys of summary.json."""
-    return {
-        "mean": finite_or_none(value.value),
-        "low": finite_or_none(value.low),
-        "high": finite_or_none(value.high),
-    }
-
-
-def _importance_to_json(importance: Importance) -> Json:
-    """Return a column and its importance as summary.json has them."""
-    return {"column": importance.column, **measured_to_json(importance.rise)}
+    keys = ("mean", "low", "high")
+    return {key: finite_or_none(number) for key, number in zip(keys, value, strict=True)}
 
 
 def _measures_to_json(measures: Mapping[str, Measured]) -> Json:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,9 @@ from heatbath.diagnostics.statistics import Measured
 from heatbath.evaluation import Dependence
 from heatbath.plotting import style
 from heatbath.plotting.decision_boundaries import CLASS_MARKERS
+from heatbath.plotting.style import Axes
 from heatbath.runs.run import Run
 from heatbath.tuning.trials import TuningResult
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Labels: TypeAlias = Mapping[str, float | str]
 MOST_COLUMNS = 3  # panels in a row
@@ -64,37 +61,39 @@ def draw_figures(report: RunReport | SearchReport, folder: Path) -> list[Path]:
     return [plotting.save(figure, folder / f"{name}.png")[0] for name, figure in figures.items()]
 
 
-def _run_figures(report: RunReport) -> dict[str, Figure]:
+def _run_figures(report: RunReport) -> dict[str, Axes]:
     """Draw the figures of a report on a train, sweep or compare run, and return them by name.
 
-    Which figures there are depends on the command, on the task, and on the number of inputs and points.
+    Which figures there are depends on the command, on the task, and on the number of inputs and points. Each
+    figure is represented by one of its panels, here and below.
     """
     command = report.command
     run = report.run
-    figures: dict[str, Figure] = {}
+    figures: dict[str, Axes] = {}
     if command == "sweep":
         figures["sweep"] = _sweep(report)
     figures |= _forecast_figures(report) | _column_figures(report)
     if command != "sweep" or len(run.plan.points) <= MOST_CURVES:
         figures["curves"] = _curves(run)
-    if command == "train" and _has_temperature(run):
-        figures["temperatures"] = _figure_of(plotting.temperatures(run))
+    has_temperature = any(part.method.measures_temperature for part in run.plan.parts())
+    if command == "train" and has_temperature and (run.died < 0).any():
+        figures["temperatures"] = plotting.temperatures(run)
     if command != "sweep" and _is_classifier_of_plane(run.problem):
         name = "classifier" if command == "train" else "classifiers"
         figures[name] = _median_classifiers(run)
     return figures
 
 
-def _search_figures(report: SearchReport) -> dict[str, Figure]:
+def _search_figures(report: SearchReport) -> dict[str, Axes]:
     """Draw the figures of a search and of its fresh runs, and return them by name.
 
     Methods with a single range have no map of candidates, and only classes in the plane have decision
     boundaries.
     """
     result = report.result
-    figures = {"search": _figure_of(plotting.search(result))}
+    figures = {"search": plotting.search(result)}
     if any(result.importance.values()):
-        figures["importance"] = _figure_of(plotting.importance(result))
+        figures["importance"] = plotting.importance(result)
     mapped = [family.name for family in result.families if len(family.ranges) > 1]
     if mapped:
         figures["maps"] = _search_maps(result, mapped)
@@ -106,7 +105,7 @@ def _search_figures(report: SearchReport) -> dict[str, Figure]:
     return figures
 
 
-def _forecast_figures(report: RunReport) -> dict[str, Figure]:
+def _forecast_figures(report: RunReport) -> dict[str, Axes]:
     """Draw the predictions of a run against the truth, and return the figures by name.
 
     Numbers have a panel for each target; classes have ROC curves, calibration and confusion.
@@ -119,7 +118,7 @@ def _forecast_figures(report: RunReport) -> dict[str, Figure]:
         axes = plotting.panels(1, panel_count, width=max(3.4, 3.2 * panel_count), height=3.5)
         for target, ax in enumerate(axes):
             plotting.predicted(forecast, target, ax=ax)
-        return {"predicted": _figure_of(axes[0])}
+        return {"predicted": axes[0]}
 
     compared = {AVERAGED: forecast}
     for name, (_, baseline) in report.baselines.items():
@@ -129,24 +128,24 @@ def _forecast_figures(report: RunReport) -> dict[str, Figure]:
     figures = {}
     if len(np.unique(forecast.labels)) > 1:  # a single class has no ROC curve
         drawn = compared if forecast.task == "binary" else forecast  # several classes have a curve each
-        figures["roc"] = _figure_of(plotting.roc(drawn))
-    figures["calibration"] = _figure_of(plotting.calibration(compared))
-    figures["confusion"] = _figure_of(plotting.confusion(forecast))
+        figures["roc"] = plotting.roc(drawn)
+    figures["calibration"] = plotting.calibration(compared)
+    figures["confusion"] = plotting.confusion(forecast)
     return figures
 
 
-def _column_figures(report: RunReport) -> dict[str, Figure]:
+def _column_figures(report: RunReport) -> dict[str, Axes]:
     """Draw how important the columns are, and the effects of the most important ones, by name."""
     if not report.importances:
         return {}
     figures = {}
     if len(report.importances) > 1:  # a single column has nothing to be compared with
         label = IMPORTANCE_LABELS[report.problem.task]
-        figures["importance"] = _figure_of(plotting.column_importance(report.importances, label))
+        figures["importance"] = plotting.column_importance(report.importances, label)
     return figures | {"dependence": _dependences(report.problem, report.dependences)}
 
 
-def _dependences(problem: Problem, effects: Sequence[Dependence]) -> Figure:
+def _dependences(problem: Problem, effects: Sequence[Dependence]) -> Axes:
     """Draw the mean prediction over the values of a column, in a panel for each column.
 
     Several targets have a row of panels each; a single target, or all classes together, have rows that wrap.
@@ -182,7 +181,7 @@ def _dependences(problem: Problem, effects: Sequence[Dependence]) -> Figure:
             plotting.dependence(_select_outputs(effect, outputs), output_names, label, ax=ax)
         _share_scale(group_axes, columns)
     _hide(axes[len(groups) * effect_count :])
-    return _figure_of(axes[0])
+    return axes[0]
 
 
 def _most_affected_classes(effects: Sequence[Dependence]) -> NDArray[np.int64]:
@@ -216,7 +215,7 @@ def _share_scale(axes: Sequence[Axes], columns: int) -> None:
             ax.set_ylabel("")
 
 
-def _search_maps(result: TuningResult, methods: Sequence[str]) -> Figure:
+def _search_maps(result: TuningResult, methods: Sequence[str]) -> Axes:
     """Draw the map of candidates of each of these methods, in a panel with its name as title."""
     columns = min(MOST_COLUMNS, len(methods))
     rows = math.ceil(len(methods) / columns)
@@ -225,10 +224,10 @@ def _search_maps(result: TuningResult, methods: Sequence[str]) -> Figure:
         plotting.search_map(result, method, ax=ax)
         ax.set_title(method, fontsize=style.TEXT_SIZE)
     _hide(axes[len(methods) :])
-    return _figure_of(axes[0])
+    return axes[0]
 
 
-def _curves(run: Run) -> Figure:
+def _curves(run: Run) -> Axes:
     """Draw accuracy and loss over the steps, on test data if there are any.
 
     The legend is below the panels, with at most a line for each method or point.
@@ -244,12 +243,7 @@ def _curves(run: Run) -> Figure:
         plotting.curves(trace, log=is_logarithmic, ax=ax)
         if is_logarithmic:
             ax.set_ylim(bottom=max(ax.get_ylim()[0], 0.8 * smallest))  # a band may go below 0, losses don't
-    return _figure_of(axes[0])
-
-
-def _has_temperature(run: Run) -> bool:
-    """Return True if a method of the run measures its temperature, and a chain hasn't diverged."""
-    return any(part.method.measures_temperature for part in run.plan.parts()) and bool((run.died < 0).any())
+    return axes[0]
 
 
 def _is_classifier_of_plane(problem: Problem) -> bool:
@@ -257,7 +251,7 @@ def _is_classifier_of_plane(problem: Problem) -> bool:
     return problem.inputs == 2 and TASKS[problem.task].classes and len(problem.targets) <= len(CLASS_MARKERS)
 
 
-def _median_classifiers(run: Run, separator: str = ": ") -> Figure:
+def _median_classifiers(run: Run, separator: str = ": ") -> Axes:
     """Draw the prediction of the median chain of each method over the plane.
 
     Parameters
@@ -282,7 +276,7 @@ def _median_classifiers(run: Run, separator: str = ": ") -> Figure:
     return _planes(run, [(run, chain) for chain in chains], titles)
 
 
-def _mean_classifiers(report: RunReport) -> Figure:
+def _mean_classifiers(report: RunReport) -> Axes:
     """Draw the averaged prediction of each method over the plane, with its accuracy in the title."""
     run = report.run
     titles: list[str | None] = []
@@ -299,7 +293,7 @@ def _mean_classifiers(report: RunReport) -> Figure:
     return _planes(run, [(run.select(**point.labels), None) for point in report.points], titles)
 
 
-def _planes(run: Run, shown: Sequence[tuple[Run, int | None]], titles: Sequence[str | None]) -> Figure:
+def _planes(run: Run, shown: Sequence[tuple[Run, int | None]], titles: Sequence[str | None]) -> Axes:
     """Draw predictions over the plane, in a panel for each method.
 
     Parameters
@@ -330,7 +324,7 @@ def _planes(run: Run, shown: Sequence[tuple[Run, int | None]], titles: Sequence[
         ax.set_title(title, fontsize=style.TEXT_SIZE)
         _label_outer_panels_only(ax, index, columns, len(shown))
     _hide(axes[len(shown) :])
-    return _figure_of(axes[0])
+    return axes[0]
 
 
 def _hide(axes: Iterable[Axes]) -> None:
@@ -380,7 +374,7 @@ def _median_chain(run: Run, point: int) -> int | None:
     return int(chains[order[(len(chains) - 1) // 2]])
 
 
-def _sweep(report: RunReport) -> Figure:
+def _sweep(report: RunReport) -> Axes:
     """Draw the first recorded measure over the grid of a sweep.
 
     One numeric axis has a curve, two axes have a heat map, and all others have a list of the best points.
@@ -398,13 +392,13 @@ def _sweep(report: RunReport) -> Figure:
     columns = len({point.labels[axes[1]] for point in points})
     (ax,) = plotting.panels(width=min(1.9 + 0.5 * columns, 9.0), height=min(1.1 + 0.32 * rows, 8.0))
     if (name, split) == ("accuracy", "test"):
-        return _figure_of(plotting.heat_map(run, ax=ax))
+        return plotting.heat_map(run, ax=ax)
     last_values = run.data[name].sel(split=split).isel(record=-1)
     means = last_values.groupby(axes).mean().transpose(*axes)
-    return _figure_of(plotting.heat_map(means.rename(name), ax=ax))
+    return plotting.heat_map(means.rename(name), ax=ax)
 
 
-def _sweep_line(points: Sequence[PointReport], axis: str, name: str, split: str) -> Figure:
+def _sweep_line(points: Sequence[PointReport], axis: str, name: str, split: str) -> Axes:
     """Draw a measure over one coefficient, with intervals.
 
     The horizontal axis is logarithmic if the values span more than a decade.
@@ -435,7 +429,7 @@ def _sweep_line(points: Sequence[PointReport], axis: str, name: str, split: str)
     if name == "accuracy":
         style.format_percent(ax.yaxis)
         ax.set_ylim(top=min(ax.get_ylim()[1], LARGEST_SHARE))
-    return _figure_of(ax)
+    return ax
 
 
 def _scale_by_decades(ax: Axes, x: NDArray[np.float64]) -> None:
@@ -459,7 +453,7 @@ def _known_estimates(points: Sequence[PointReport], measure: str) -> list[tuple[
     return estimates
 
 
-def _sweep_best(points: Sequence[PointReport], name: str, split: str) -> Figure:
+def _sweep_best(points: Sequence[PointReport], name: str, split: str) -> Axes:
     """Draw the best points of a sweep by a measure, with intervals.
 
     Parameters
@@ -482,16 +476,10 @@ def _sweep_best(points: Sequence[PointReport], name: str, split: str) -> Figure:
     plotting.scores(scores, f"{split} {name}", percent=is_accuracy, ax=ax)
     if is_accuracy:
         ax.set_xlim(right=min(ax.get_xlim()[1], LARGEST_SHARE))
-    return _figure_of(ax)
+    return ax
 
 
 def _point_label(labels: Labels) -> str:
     """Return the coefficients of a point as text, such as h = 0.1, τ = 1e-4."""
     pairs = [(style.quantity_label(axis), style.format_number(value)) for axis, value in labels.items()]
     return ", ".join(f"{name} = {value}" for name, value in pairs)
-
-
-def _figure_of(ax: Axes) -> Figure:
-    """Return the figure that a panel belongs to."""
-    figure: Figure = ax.figure.figure
-    return figure

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 from heatbath.cli.report import tables
 from heatbath.cli.report.baseline import BALANCED
@@ -26,23 +26,9 @@ CURVES = "Single networks during training: means over chains, with 95 % interval
 CLASSIFIERS = "What the median network of each method predicts over the plane."
 
 
-class _Section(NamedTuple):
-    """Figures under one heading of the page.
-
-    Attributes
-    ----------
-    heading
-        Heading of the section.
-    captions
-        Caption of each figure, by its name.
-    """
-
-    heading: str
-    captions: dict[str, str]
-
-
-RUN_SECTIONS = (
-    _Section("What it predicts", {
+Sections: TypeAlias = Mapping[str, Mapping[str, str]]  # captions by heading and by name of the figure
+RUN_SECTIONS: Sections = {
+    "What it predicts": {
         "sweep": "All points: means over single networks.",
         "roc": "Share of a class that is found, against the share of the others that is taken for it.",
         "calibration": "How often something happened, against its predicted probability. On the dashed line "
@@ -50,33 +36,33 @@ RUN_SECTIONS = (
         "confusion": "Number of examples by true and predicted class.",
         "predicted": "Predictions against true values, with the intervals that should hold 90 % of new data, "
         "where they are known.",
-    }),
-    _Section("Which columns matter", {
+    },
+    "Which columns matter": {
         "importance": "How much worse predictions become when the values of a column are permuted among the "
         "examples; lines are 95 % intervals. Columns with the same information stand in for one another.",
         "dependence": "Mean prediction if all examples had the same value of a column. Bands hold 90 % of "
         "the networks; ticks are deciles of the data.",
-    }),
-    _Section("Training", {
+    },
+    "Training": {
         "curves": CURVES,
         "temperatures": "Kinetic temperatures, and their targets (dashed).",
         "classifier": "What the median network predicts over the plane.",
         "classifiers": CLASSIFIERS,
-    }),
-)  # fmt: skip
-SEARCH_SECTIONS = (
-    _Section("The search", {
+    },
+}  # fmt: skip
+SEARCH_SECTIONS: Sections = {
+    "The search": {
         "search": "All candidates, by their score on validation examples: the darker, the further they came. "
         "Stars are the best of each method.",
         "importance": "How much each coefficient decides the order of its method's candidates.",
         "maps": "Candidates in the plane of the two coefficients that matter most; crosses diverged.",
-    }),
-    _Section("Training of the fresh runs", {
+    },
+    "Training of the fresh runs": {
         "curves": CURVES,
         "classifiers-median-run": CLASSIFIERS,
         "classifiers-mean-of-runs": "What the networks of each method predict on average over the plane.",
-    }),
-)  # fmt: skip
+    },
+}  # fmt: skip
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --page: #fff; --line: #d0d7de;
   --band: #f6f8fa; --accent: #005a8c; --warn: #8a3b00; }
@@ -186,11 +172,11 @@ def _page(problem: Problem, title: str, body: list[str], end: list[str], setting
     return f'<!doctype html><html lang="en">{page}</html>\n'
 
 
-def _figure_sections(sections: Sequence[_Section], figures: Sequence[Path]) -> list[str]:
+def _figure_sections(sections: Sections, figures: Sequence[Path]) -> list[str]:
     """Return the figures that exist, under the headings of their sections, as lines of HTML."""
     paths = {path.stem: path for path in figures}
     body = []
-    for heading, captions in sections:
+    for heading, captions in sections.items():
         pictures = [_figure(paths[name], name, text) for name, text in captions.items() if name in paths]
         if pictures:
             body += [f"<h2>{heading}</h2>", f'<div class="pictures">{"".join(pictures)}</div>']

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ def title(report: RunReport | SearchReport) -> str:
         sizes = f"{report.run.step:,} steps, batch {plan.batch}, {plan.chains} chains"
         return f"{name}, {_units(plan.network)} hidden units, {sizes}"
     tuning = report.tuning
-    sizes = f"{tuning.search.steps:,} steps, batch {tuning.batch}, {tuning.fresh_chains} chains"
+    sizes = f"{tuning.search.steps:,} steps, batch {tuning.plan.batch}, {tuning.fresh_chains} chains"
     return f"{name}, {_units(tuning.search.network)} hidden units, {sizes}"
 
 
@@ -145,34 +146,16 @@ def _table_by_measure(report: RunReport) -> TextTable:
     for name in names:
         estimates = [format_estimate(name, measures.get(name)) for measures in predictions.values()]
         rows.append([measure_label(name), *estimates])
-    for label, text in _training_rows(point, has_test_measures=bool(names)):
-        rows.append([label, "", text, *[""] * len(report.baselines)])
+    recorded: dict[str, Measured | None] = {
+        name: estimate for name, estimate in point.recorded.items() if estimate is not None
+    }
+    known_point = replace(point, recorded=recorded)
+    for column in _training_columns([known_point], has_test_measures=bool(names)):
+        rows.append([column.name, "", *column.cells, *[""] * len(report.baselines)])
 
     table = TextTable(["", *predictions], rows)
     used = [i for i in range(1, len(table.columns)) if table.has_values(i)]
     return table.select([0, *used])
-
-
-def _training_rows(point: PointReport, has_test_measures: bool) -> list[tuple[str, str]]:
-    """Return labels and text of what a run records of single networks: losses and temperatures.
-
-    Parameters
-    ----------
-    point
-        The only point of the run.
-    has_test_measures
-        True if recorded test measures are left out, because there are better estimates.
-    """
-    rows = []
-    for name, estimate in point.recorded.items():
-        is_replaced = has_test_measures and name.startswith("test")
-        if estimate is not None and not is_replaced:
-            rows.append((name.replace("_", " "), format_estimate(name, estimate)))
-    for part, temperature in point.temperatures.items():
-        rows.append((f"temperature {part} / target", _format_temperature(temperature)))
-    if point.diverged:
-        rows.append(("diverged", f"{point.diverged} of {point.chains}"))
-    return rows
 
 
 def _table_by_point(report: RunReport) -> TextTable:
@@ -185,12 +168,14 @@ def _table_by_point(report: RunReport) -> TextTable:
     columns = _label_columns(report)
     other_labels = len(columns) - 1
     names = _common_brief_measures(points)
-    for name in names:
-        cells = [format_estimate(name, point.averaged.get(name)) for point in points]
-        columns.append(TextColumn(f"{measure_label(name)}, averaged", cells))
-    for name in names:
-        cells = [format_estimate(name, point.single.get(name)) for point in points]
-        columns.append(TextColumn(f"{measure_label(name)}, {SINGLE}", cells))
+    measures_by_kind = {
+        "averaged": [point.averaged for point in points],
+        SINGLE: [point.single for point in points],
+    }
+    for kind, measures_of_points in measures_by_kind.items():
+        for name in names:
+            cells = [format_estimate(name, measures.get(name)) for measures in measures_of_points]
+            columns.append(TextColumn(f"{measure_label(name)}, {kind}", cells))
     columns += _training_columns(points, has_test_measures=bool(names))
 
     cells_by_column = [column.cells for column in columns]
@@ -208,7 +193,9 @@ def _label_columns(report: RunReport) -> list[TextColumn]:
     """Return the columns with the labels of points, of which the last one marks the best point by a star."""
     columns = []
     for label in report.points[0].labels:
-        columns.append(TextColumn(label, [_format_label(point.labels[label]) for point in report.points]))
+        values = [point.labels[label] for point in report.points]
+        cells = [f"{value:g}" if is_real(value) else str(value) for value in values]
+        columns.append(TextColumn(label, cells))
     if report.best is not None:
         columns[-1].cells[report.best] += " *"
     return columns
@@ -397,8 +384,3 @@ def _format_temperature(temperature: PartTemperature | None) -> str:
     if temperature is None or not math.isfinite(temperature.value.value):
         return UNKNOWN
     return f"{temperature.value.value:.2e} / {temperature.target:.2e}"
-
-
-def _format_label(value: float | str) -> str:
-    """Return a coefficient with six digits, or the name of a method as it is."""
-    return f"{value:g}" if is_real(value) else str(value)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import OneHotEncoder
 
 from heatbath._internal.checks import choice, real, whole
+from heatbath.datasets.problem import Floats
 from heatbath.datasets.tables import parsing
 from heatbath.datasets.tables.parsing import BLANKS, FORMATS, FORMS, TRUTHS, row_label, texts
 
@@ -56,7 +57,7 @@ class Encoded(NamedTuple):
         True for cells with something that training did not have.
     """
 
-    values: NDArray[np.float64]
+    values: Floats
     unforeseen: NDArray[np.bool_]
 
 
@@ -398,7 +399,7 @@ def learn(column: pd.Series, name: str, categorical: bool, keep: bool) -> Column
     return _learn_from_text(text, name, values, keep) or _learn_category(text, name, keep)
 
 
-def _learn_from_text(text: pd.Series, name: str, values: NDArray[np.float64], keep: bool) -> Column | None:
+def _learn_from_text(text: pd.Series, name: str, values: Floats, keep: bool) -> Column | None:
     """Detect whether texts are truth values, numbers or dates; return None for other texts.
 
     Parameters
@@ -492,7 +493,7 @@ def _are_dates(text: pd.Series) -> NDArray[np.bool_]:
     return are_dates
 
 
-def _are_numbers(text: pd.Series, values: NDArray[np.float64]) -> bool:
+def _are_numbers(text: pd.Series, values: Floats) -> bool:
     """Return True if texts are a column of numbers with a few exceptions.
 
     The exceptions are either few, or at most two different words such as "unknown" among many different
@@ -515,7 +516,7 @@ def _are_numbers(text: pd.Series, values: NDArray[np.float64]) -> bool:
     return bool(words.nunique() <= FEW_WORDS)
 
 
-def _learn_number(column: pd.Series, name: str, values: NDArray[np.float64], keep: bool) -> Column:
+def _learn_number(column: pd.Series, name: str, values: Floats, keep: bool) -> Column:
     """Return the type of a column of numbers, or why it is left out.
 
     Parameters
@@ -545,7 +546,7 @@ def _learn_number(column: pd.Series, name: str, values: NDArray[np.float64], kee
     return Number(name, float(np.median(present)), missing, odd)
 
 
-def _identifies_rows(name: str, values: NDArray[np.float64]) -> bool:
+def _identifies_rows(name: str, values: Floats) -> bool:
     """Return True for a column with the name of an identifier and nearly all different whole numbers."""
     if IDENTIFIER.search(name) is None or len(values) < FEWEST_NAMES:
         return False
@@ -553,7 +554,7 @@ def _identifies_rows(name: str, values: NDArray[np.float64]) -> bool:
     return bool(are_whole and len(np.unique(values)) >= NEARLY_ALL * len(values))
 
 
-def _counts_rows(values: NDArray[np.float64]) -> bool:
+def _counts_rows(values: Floats) -> bool:
     """Return True for different whole numbers with few gaps between them that are no years."""
     rows = len(values)
     if rows < FEWEST_COUNTED:
@@ -661,9 +662,7 @@ def _gap_feature(column: Number | Truth | Date | Category) -> list[str]:
     return [f"{column.name}={GAP}"] if column.missing else []
 
 
-def _fill_gaps(
-    column: pd.Series, values: NDArray[np.float64], fill: float, learned: Number | Truth | Date
-) -> Encoded:
+def _fill_gaps(column: pd.Series, values: Floats, fill: float, learned: Number | Truth | Date) -> Encoded:
     """Replace missing values, and mark them in a second feature if some were missing in training.
 
     Parameters

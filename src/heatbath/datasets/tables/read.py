@@ -45,6 +45,7 @@ from heatbath.datasets.tables.sniff import (
 )
 
 Source: TypeAlias = str | os.PathLike[str] | BinaryIO
+Frames: TypeAlias = Iterator[pd.DataFrame]  # the pieces of a table
 PACKERS: dict[bytes, tuple[str, Any]] = {
     b"\x1f\x8b": ("gzip", gzip.open),
     b"BZh": ("bzip2", bz2.open),
@@ -148,9 +149,9 @@ def read_sample(
     advice : str
         How to correct them.
     """
-    reading = Reading(decimals=Decimals(decimal))
+    reading = Reading(source_name(source), Decimals(decimal), together=True)
     file = io.BytesIO(sys.stdin.buffer.read()) if source == "-" else source
-    pieces = _read_pieces(file, source_name(source), PIECE, reading, together=True, look=look)
+    pieces = _read_pieces(file, PIECE, reading, look)
     remarks: list[str] = []
     if rows is None:
         frame = _joined(list(pieces))
@@ -161,7 +162,7 @@ def read_sample(
     if mark == "," and len(frame):
         frame = frame.apply(_with_points)
         remarks = ["numbers with a decimal comma", *remarks]
-    reading.decimals.check(source_name(source))
+    reading.decimals.check(reading.name)
     return Opened(frame, (*reading.notes, *remarks), mark), reading.problems, reading.advice
 
 
@@ -221,7 +222,7 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(frames).rename_axis(frames[0].index.name)
 
 
-def open_chunks(source: Source, rows: int, *, decimal: Mark | None = None) -> Iterator[pd.DataFrame]:
+def open_chunks(source: Source, rows: int, *, decimal: Mark | None = None) -> Frames:
     """Read a table in pieces, for files larger than memory and for streams.
 
     Parameters
@@ -240,8 +241,7 @@ def open_chunks(source: Source, rows: int, *, decimal: Mark | None = None) -> It
     iterator of DataFrame
         At least one piece, which may have no rows.
     """
-    reading = Reading(decimals=Decimals(decimal))
-    return _read_pieces(source, source_name(source), rows, reading, together=False)
+    return _read_pieces(source, rows, Reading(source_name(source), Decimals(decimal)))
 
 
 def source_name(source: Source) -> str:
@@ -251,24 +251,17 @@ def source_name(source: Source) -> str:
     return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "the table"
 
 
-def _read_pieces(
-    source: Source, name: str, rows: int, reading: Reading, together: bool, look: FirstRowsCheck | None = None
-) -> Iterator[pd.DataFrame]:
+def _read_pieces(source: Source, rows: int, reading: Reading, look: FirstRowsCheck | None = None) -> Frames:
     """Read a table in pieces, and turn errors of reading and unpacking into messages for users.
 
     Parameters
     ----------
     source : path, "-" or binary file
         The file.
-    name : str
-        Its name in messages.
     rows : int
         Rows of each piece.
     reading : Reading
         Collects findings about the file.
-    together : bool
-        True if the pieces will be joined. Then numbers keep the decimal mark of the file, which is only known
-        at the end, and wrong lines are collected. Otherwise numbers get points, and a wrong line is an error.
     look : callable, optional
         Called with the first rows and their share of the file, if there are more.
 
@@ -280,22 +273,24 @@ def _read_pieces(
     try:
         with contextlib.ExitStack() as stack:
             packed = _open(source, stack)
-            file = _unpack(name, packed, stack, reading.notes)
+            file = _unpack(packed, stack, reading)
             if head_of(file).startswith(PARQUET):
-                yield from _regroup(_read_parquet(name, file, rows, reading.notes, look), rows)
+                yield from _regroup(_read_parquet(file, rows, reading, look), rows)
                 return
 
-            for frame in _read_csv(name, file, rows, reading, together):
+            for frame in _read_csv(file, rows, reading):
                 if look is not None:
                     _look_at(frame, look, packed, reading.decimals)
                     look = None
                 yield frame
     except OSError as error:
         if error.strerror is None:
-            raise ValueError(f"{name} cannot be read: {error}; it may be damaged") from None
-        raise type(error)(f"{name} cannot be read ({error.strerror}): check the path") from None
+            raise ValueError(f"{reading.name} cannot be read: {error}; it may be damaged") from None
+        raise type(error)(f"{reading.name} cannot be read ({error.strerror}): check the path") from None
     except (zlib.error, lzma.LZMAError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{name} is compressed and damaged: {error or 'it ends too early'}") from None
+        raise ValueError(
+            f"{reading.name} is compressed and damaged: {error or 'it ends too early'}"
+        ) from None
 
 
 def _look_at(
@@ -353,31 +348,27 @@ def _size(file: io.BufferedReader) -> int:
     return size
 
 
-def _unpack(
-    name: str, file: io.BufferedReader, stack: contextlib.ExitStack, notes: list[str]
-) -> io.BufferedReader:
+def _unpack(file: io.BufferedReader, stack: contextlib.ExitStack, reading: Reading) -> io.BufferedReader:
     """Return the content of a compressed file, or the file itself.
 
     The first bytes tell how it is compressed, not the name.
 
     Parameters
     ----------
-    name : str
-        Name of the file in messages.
     file : BufferedReader
         The file.
     stack : ExitStack
         Closes the content at its end.
-    notes : list of str
-        Gets a remark on the compression.
+    reading : Reading
+        Its notes get a remark on the compression.
     """
     head = head_of(file)
     if head.startswith(ZIP):
-        return _unpack_zip(name, file, stack, notes)
+        return _unpack_zip(file, stack, reading)
 
     for first_bytes, (packer, unpack) in PACKERS.items():
         if head.startswith(first_bytes):
-            notes.append(f"unpacked by {packer}")
+            reading.notes.append(f"unpacked by {packer}")
             unpacked = stack.enter_context(unpack(file))
             if not file.seekable():
                 unpacked = ReadOnce(unpacked)
@@ -385,9 +376,7 @@ def _unpack(
     return file
 
 
-def _unpack_zip(
-    name: str, file: io.BufferedReader, stack: contextlib.ExitStack, notes: list[str]
-) -> io.BufferedReader:
+def _unpack_zip(file: io.BufferedReader, stack: contextlib.ExitStack, reading: Reading) -> io.BufferedReader:
     """Return the content of the only file in a ZIP archive; arguments are as for `_unpack`.
 
     Raises
@@ -396,20 +385,21 @@ def _unpack_zip(
         For several files, for a workbook of a spreadsheet, and for a password.
     """
     archive = stack.enter_context(zipfile.ZipFile(_seekable(file)))
-    members = [member for member in archive.namelist() if _is_visible_file(member)]
+    # Neither folders nor hidden files
+    members = [name for name in archive.namelist() if not name.endswith("/") and not HIDDEN.search(name)]
     if "[Content_Types].xml" in members:
-        raise ValueError(f"{name} is a workbook of a spreadsheet: save its sheet as CSV")
+        raise ValueError(f"{reading.name} is a workbook of a spreadsheet: save its sheet as CSV")
     if len(members) != 1:
         raise ValueError(
-            f"{name} must have one file in it, it has {len(members)}: {', '.join(members[:SHOWN])}; unpack "
-            "it and choose one of them"
+            f"{reading.name} must have one file in it, it has {len(members)}: {', '.join(members[:SHOWN])}; "
+            "unpack it and choose one of them"
         )
-    notes.append(f"unpacked by zip: {members[0]}")
+    reading.notes.append(f"unpacked by zip: {members[0]}")
     try:
         content = stack.enter_context(archive.open(members[0]))
         return io.BufferedReader(cast(Any, content), HEAD)
     except (RuntimeError, NotImplementedError) as error:  # it has a password, or an unknown compression
-        raise ValueError(f"{name} cannot be unpacked: {error}") from None
+        raise ValueError(f"{reading.name} cannot be unpacked: {error}") from None
 
 
 def _seekable(file: io.BufferedReader) -> BinaryIO:
@@ -417,26 +407,19 @@ def _seekable(file: io.BufferedReader) -> BinaryIO:
     return file if file.seekable() else io.BytesIO(file.read())
 
 
-def _is_visible_file(member: str) -> bool:
-    """Return True for a member of an archive that is neither a folder nor a hidden file."""
-    return not member.endswith("/") and not HIDDEN.search(member)
-
-
 def _read_parquet(
-    name: str, file: io.BufferedReader, rows: int, notes: list[str], look: FirstRowsCheck | None
-) -> Iterator[pd.DataFrame]:
+    file: io.BufferedReader, rows: int, reading: Reading, look: FirstRowsCheck | None
+) -> Frames:
     """Yield a Parquet file in batches of rows, with row numbers from 1 as the index.
 
     Parameters
     ----------
-    name : str
-        Name of the file in messages.
     file : BufferedReader
         The file.
     rows : int
         Largest number of rows of a batch.
-    notes : list of str
-        Gets remarks on the format and on changed names of columns.
+    reading : Reading
+        Its notes get remarks on the format and on changed names of columns.
     look : callable or None
         Called with the first batch and its share of the rows, if there are more.
     """
@@ -445,13 +428,14 @@ def _read_parquet(
         from pyarrow import parquet
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            f"{name}: Parquet needs pyarrow, an extra: pip install 'heatbath[parquet]', or save it as CSV"
+            f"{reading.name}: Parquet needs pyarrow, an extra: pip install 'heatbath[parquet]', or save it "
+            "as CSV"
         ) from None
 
     try:
         table = parquet.ParquetFile(_seekable(file))
-        notes.append("Parquet")
-        columns = distinct_names(list(table.schema_arrow.names), notes)
+        reading.notes.append("Parquet")
+        columns = distinct_names(list(table.schema_arrow.names), reading.notes)
         data_columns = [column for column in columns if not INDEX.fullmatch(column)]
         row_count = table.metadata.num_rows
 
@@ -468,7 +452,7 @@ def _read_parquet(
         if not row_count:
             yield _without_rows(columns)
     except (pyarrow.ArrowException, NotImplementedError, ValueError) as error:  # or text that isn't UTF-8
-        raise ValueError(f"{name} is not a Parquet file that can be read: {error}") from None
+        raise ValueError(f"{reading.name} is not a Parquet file that can be read: {error}") from None
 
 
 def _without_rows(columns: Iterable[str]) -> pd.DataFrame:
@@ -476,7 +460,7 @@ def _without_rows(columns: Iterable[str]) -> pd.DataFrame:
     return pd.DataFrame({column: pd.array([], dtype="str") for column in columns})
 
 
-def _regroup(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame]:
+def _regroup(frames: Iterable[pd.DataFrame], rows: int) -> Frames:
     """Yield the rows of frames in pieces of equal size, except the last, which may be shorter.
 
     There is at least one piece. Frames have different sizes where a file has empty lines.
@@ -493,57 +477,47 @@ def _regroup(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame
         yield pending
 
 
-def _read_csv(
-    name: str, file: io.BufferedReader, rows: int, reading: Reading, together: bool
-) -> Iterator[pd.DataFrame]:
+def _read_csv(file: io.BufferedReader, rows: int, reading: Reading) -> Frames:
     """Yield a CSV file in pieces, with line numbers as the index.
 
     Parameters
     ----------
-    name : str
-        Name of the file in messages.
     file : BufferedReader
         The unpacked file, which stays open.
     rows : int
         Rows of each piece.
     reading : Reading
         Collects findings about the file.
-    together : bool
-        True if the pieces will be joined; see `_read_pieces`.
     """
-    encoding = find_encoding(name, file, reading.notes)
+    encoding = find_encoding(file, reading)
     sample = sample_text(file, encoding)
     start = sample.lstrip("\ufeff \r\n")
     for other_format, pattern in OTHER_FORMATS.items():
         if re.match(pattern, start):
-            raise ValueError(f"{name} is {other_format}, and no table: CSV or Parquet is needed")
+            raise ValueError(f"{reading.name} is {other_format}, and no table: CSV or Parquet is needed")
 
     stream = None if file.seekable() else ByteStream(file)
-    lines = Lines(name, io.TextIOWrapper(cast(Any, stream or file), encoding, newline=""), stream)
+    lines = Lines(reading.name, io.TextIOWrapper(cast(Any, stream or file), encoding, newline=""), stream)
     try:
-        frames = _read_rows(name, lines, sample, rows, reading, together)
-        if not together and stream is None:
+        frames = _read_rows(lines, sample, rows, reading)
+        if not reading.together and stream is None:
             frames = _regroup(frames, rows)
         for frame in frames:
             yield frame.rename_axis("line")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{name}, after line {lines.number}: it begins as text in {encoding}, and then has other bytes "
-            f"({error.reason}): save it as UTF-8"
+            f"{reading.name}, after line {lines.number}: it begins as text in {encoding}, and then has other "
+            f"bytes ({error.reason}): save it as UTF-8"
         ) from None
     finally:
         lines.text.detach()  # otherwise it would close the file, which may be the user's
 
 
-def _read_rows(
-    name: str, lines: Lines, sample: str, rows: int, reading: Reading, together: bool
-) -> Iterator[pd.DataFrame]:
+def _read_rows(lines: Lines, sample: str, rows: int, reading: Reading) -> Frames:
     """Yield the rows below the header of a CSV file in pieces, with line numbers as the index.
 
     Parameters
     ----------
-    name : str
-        Name of the file in messages.
     lines : Lines
         The lines of the file.
     sample : str
@@ -552,24 +526,21 @@ def _read_rows(
         Lines of each piece.
     reading : Reading
         Collects findings about the file.
-    together : bool
-        True if the pieces will be joined. Then rows with a wrong number of cells are collected in
-        `reading.problems`; otherwise they are an error.
     """
-    separator, columns = _read_header(name, lines, sample, reading)
+    separator, columns = _read_header(lines, sample, reading)
     decimals = reading.decimals
-    if not together and lines.stream is None:
+    if not reading.together and lines.stream is None:
         decimals.count(sample.splitlines()[1:])
 
     settled_mark: Mark | None = None
     has_rows = False
     while block := lines.read(rows):
         decimals.count(block)
-        frame = _parse_lines(name, lines, block, separator, columns, reading.problems)
-        if not together:
+        frame = _parse_lines(lines, block, separator, columns, reading.problems)
+        if not reading.together:
             if reading.problems:
-                raise ValueError(problem_message(name, reading.problems) + reading.advice)
-            settled_mark = decimals.settle(name, lines.number - len(block) + 1, settled_mark)
+                raise ValueError(problem_message(reading.name, reading.problems) + reading.advice)
+            settled_mark = decimals.settle(reading.name, lines.number - len(block) + 1, settled_mark)
         if frame.empty:
             continue
         has_rows = True
@@ -580,13 +551,11 @@ def _read_rows(
         yield _without_rows(columns)
 
 
-def _read_header(name: str, lines: Lines, sample: str, reading: Reading) -> tuple[str, list[str]]:
+def _read_header(lines: Lines, sample: str, reading: Reading) -> tuple[str, list[str]]:
     """Read a CSV file as far as its header, and return the separator of cells and the names of columns.
 
     Parameters
     ----------
-    name : str
-        Name of the file in messages.
     lines : Lines
         The lines of the file.
     sample : str
@@ -594,7 +563,7 @@ def _read_header(name: str, lines: Lines, sample: str, reading: Reading) -> tupl
     reading : Reading
         Gets the separator, the advice on wrong lines and remarks.
     """
-    separator, header = find_header(name, lines, sample, reading.notes)
+    separator, header = find_header(lines, sample, reading.notes)
     if len(header) > 1:
         reading.notes.append(f"cells separated by {SEPARATORS[separator]}")
     columns = distinct_names(header, reading.notes)
@@ -629,14 +598,12 @@ def problem_message(name: str, *groups: Sequence[str]) -> str:
 
 
 def _parse_lines(
-    name: str, lines: Lines, block: list[str], separator: str, columns: list[str], problems: list[str]
+    lines: Lines, block: list[str], separator: str, columns: list[str], problems: list[str]
 ) -> pd.DataFrame:
     """Split lines into cells, and return them with line numbers as the index.
 
     Parameters
     ----------
-    name : str
-        Name of the file in errors.
     lines : Lines
         The lines of the file, of which more are read if a quoted cell continues after the block.
     block : list of str
@@ -661,7 +628,7 @@ def _parse_lines(
         try:
             row = [cell.strip() for cell in next(reader)]
         except csv.Error as error:
-            raise ValueError(f"{name}, line {line}: {error}; a quote may be open there") from None
+            raise ValueError(f"{lines.name}, line {line}: {error}; a quote may be open there") from None
         if not any(row):
             continue
         if not any(row[width:]):

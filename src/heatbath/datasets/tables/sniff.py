@@ -165,24 +165,31 @@ def _is_unambiguous(integer_part: str, decimals: str) -> bool:
 
 @dataclass
 class Reading:
-    """Findings about a file while it is read.
+    """A file in messages, how its pieces are used, and findings about it while it is read.
 
     Attributes
     ----------
+    name : str
+        Name of the file.
+    decimals : Decimals
+        Detector of the decimal mark.
+    together : bool
+        True if the pieces will be joined. Then numbers keep the decimal mark of the file, which is only known
+        at the end, and wrong lines are collected. Otherwise numbers get points, and a wrong line is an error.
     notes : list of str
         Remarks on how it is read, complete after the first rows.
     problems : list of str
         What is wrong with each wrong line.
     advice : str
         How to correct wrong lines.
-    decimals : Decimals
-        Detector of the decimal mark.
     """
 
+    name: str
+    decimals: Decimals
+    together: bool = False
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     advice: str = ""
-    decimals: Decimals = field(default_factory=Decimals)
 
 
 def head_of(file: io.BufferedReader) -> bytes:
@@ -198,7 +205,7 @@ def head_of(file: io.BufferedReader) -> bytes:
     return head
 
 
-def find_encoding(name: str, file: io.BufferedReader, notes: list[str]) -> str:
+def find_encoding(file: io.BufferedReader, reading: Reading) -> str:
     """Return the encoding of a text, and append a remark to the notes unless it is plain UTF-8.
 
     A byte order mark decides, or else the first encoding in which the whole file can be decoded; for a
@@ -206,32 +213,32 @@ def find_encoding(name: str, file: io.BufferedReader, notes: list[str]) -> str:
 
     Parameters
     ----------
-    name : str
-        Name of the file in errors.
     file : BufferedReader
         The file, whose position doesn't move.
-    notes : list of str
-        Remarks on how the file is read.
+    reading : Reading
+        Gets the remark.
     """
     head = head_of(file)
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
-            notes.append(f"text in {encoding.removesuffix('-sig').upper()}, as its first bytes say")
+            reading.notes.append(f"text in {encoding.removesuffix('-sig').upper()}, as its first bytes say")
             return encoding
 
     if b"\0" in head:
         # In UTF-16, nearly every second byte of Latin text is zero; two in a row are binary data
         zero_share = head.count(0) / len(head)
         if b"\0\0" in head or not FEWEST_ZEROS < zero_share < MOST_ZEROS:
-            raise ValueError(f"{name} is not a table of text: it has zero bytes. CSV or Parquet is needed")
+            raise ValueError(
+                f"{reading.name} is not a table of text: it has zero bytes. CSV or Parquet is needed"
+            )
         has_low_byte_first = head[1::2].count(0) > head[::2].count(0)
         utf_16 = "utf-16-le" if has_low_byte_first else "utf-16-be"
-        notes.append(f"text in {utf_16.upper()}")
+        reading.notes.append(f"text in {utf_16.upper()}")
         return utf_16
 
     fitting = next(encoding for encoding in ENCODINGS if _is_encoded_in(file, encoding))
     if fitting != "utf-8":
-        notes.append(f"text in {fitting}, as it is not UTF-8")
+        reading.notes.append(f"text in {fitting}, as it is not UTF-8")
     return fitting
 
 
@@ -395,13 +402,11 @@ class Lines:
         return ValueError(f"{self.name} is not a table of text: line {self.number} {problem}")
 
 
-def find_header(name: str, lines: Lines, sample: str, notes: list[str]) -> tuple[str, list[str]]:
+def find_header(lines: Lines, sample: str, notes: list[str]) -> tuple[str, list[str]]:
     """Read up to the header: the first line that is neither empty nor a title.
 
     Parameters
     ----------
-    name : str
-        The name of the file in errors.
     lines : Lines
         The lines of the file, which are read as far as the header.
     sample : str
@@ -429,24 +434,19 @@ def find_header(name: str, lines: Lines, sample: str, notes: list[str]) -> tuple
             title = next(filter(None, titles), "")[:LONGEST_TITLE]
             notes.append(f"the first {lines_are} above the table, and left out: {title!r}")
 
-    for row in rows_of(name, lines, separator):
-        header = [" ".join(cell.split()) for cell in row]
-        if any(header):
-            return separator, header
-    raise ValueError(f"{name} is empty: a first line with the names of the columns is needed")
+    try:
+        for row in csv.reader(lines, delimiter=separator, skipinitialspace=True):
+            header = [" ".join(cell.split()) for cell in row]
+            if any(header):
+                return separator, header
+    except csv.Error as error:
+        raise ValueError(f"{lines.name} is not a CSV file: {error}") from None
+    raise ValueError(f"{lines.name} is empty: a first line with the names of the columns is needed")
 
 
 def _next_filled(lines: Lines) -> str:
     """Return the next line that isn't empty."""
     return next(line for line in lines if line.strip())
-
-
-def rows_of(name: str, lines: Iterable[str], separator: str) -> Iterator[list[str]]:
-    """Yield the rows of cells of the lines of a CSV file."""
-    try:
-        yield from csv.reader(lines, delimiter=separator, skipinitialspace=True)
-    except csv.Error as error:
-        raise ValueError(f"{name} is not a CSV file: {error}") from None
 
 
 def _separator(sample: str) -> tuple[str, int]:
