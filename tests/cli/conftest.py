@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from heatbath import plotting
 from heatbath.cli import main
 from heatbath.cli.report import figures
 from tests.cli.arguments import ADLALA, QUICK, REGRESSION, SMALL, TABLE, Input
@@ -26,6 +27,17 @@ def call(capsys):
 def no_pictures(monkeypatch):
     """Have commands draw no figures."""
     monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
+
+
+@pytest.fixture
+def svg_only(monkeypatch):
+    """Save figures as SVG only, since drawing them takes longest."""
+
+    def save(figure, path):
+        figure.savefig(path.with_suffix(".svg"))
+        return path, path.with_suffix(".svg")
+
+    monkeypatch.setattr(plotting, "save", save)
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ from heatbath.cli.report import figures
 from heatbath.datasets.mnist import MNIST
 from heatbath.runs import file, simulation
 from tests.cli.arguments import ADLALA, HEATBATH, REGRESSION, SMALL, WHOLE, rows_of
-from tests.patience import PATIENCE, wait_until
 from tests.processes import killed_after_writing, start_copy, was_killed
 from tests.runs import differences
 
@@ -94,7 +93,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(tmp_path, call, no_pictur
     assert {key: told[key] for key in written} == written
 
 
-def test_compare_runs_the_methods_from_the_same_starts(tmp_path, call):
+def test_compare_runs_the_methods_from_the_same_starts(tmp_path, call, svg_only):
     chosen = ["--method", "sgd:h=0.1", "--method", "adlala:h=0.2,tau=2e-4"]
     code, out, _ = call("compare", *SMALL, *chosen, "--out", tmp_path / "both")
     assert code == 0
@@ -102,7 +101,7 @@ def test_compare_runs_the_methods_from_the_same_starts(tmp_path, call):
     assert run.partition == {"SGD": hb.Partition(hb.SGD(), 0.1), "AdLaLa": hb.AdLaLa(h=0.2, tau=2e-4)}
     alone = hb.train(run.problem, hb.MLP((8,)), hb.Partition(hb.SGD(), 0.1), 60, 10, chains=3, record=20)
     assert differences(run.select(method="SGD"), alone) == []
-    assert (tmp_path / "both" / "classifiers.png").stat().st_size > 10_000
+    assert (tmp_path / "both" / "classifiers.svg").stat().st_size > 10_000
     assert re.search(r"SGD .*\d %.*to", out)
     rows = json.loads((tmp_path / "both" / "summary.json").read_text())["rows"]
     assert [row["labels"]["method"] for row in rows] == ["SGD", "AdLaLa"]
@@ -110,7 +109,7 @@ def test_compare_runs_the_methods_from_the_same_starts(tmp_path, call):
     assert list(rows[1]["temperatures"]) == ["hidden", "output"]
 
 
-def test_sweep_takes_lists_and_logarithmic_ranges(tmp_path, call):
+def test_sweep_takes_lists_and_logarithmic_ranges(tmp_path, call, svg_only):
     options = ["--method", "lol", "--h", "0.1", "--tau", "1e-5,1e-3", "--gamma", "1e-2:1:3"]
     code, out, _ = call("sweep", *SMALL, *options, "--out", tmp_path / "grid")
     out = " ".join(out.split())
@@ -121,7 +120,7 @@ def test_sweep_takes_lists_and_logarithmic_ranges(tmp_path, call):
     assert told["best"] == told["rows"][int(np.argmin(told["chosen"]["losses"]))]["labels"]
     assert (told["chosen"]["examples"], told["judged_on"]["examples"]) == (30, 30)
     assert "* is the best by the log loss of the averaged prediction on 30 other examples" in out
-    assert (tmp_path / "grid" / "sweep.png").exists()
+    assert (tmp_path / "grid" / "sweep.svg").exists()
     run = hb.load(tmp_path / "grid" / "run.nc").select(tau=1e-5, gamma=0.1)
     alone = hb.train(run.problem, hb.MLP((8,)), hb.LOL(0.1, 0.1, 1e-5), 60, 10, chains=3, record=20)
     assert differences(run, alone) == []
@@ -351,20 +350,6 @@ def test_info_says_what_there_is(call, monkeypatch, tmp_path):
 
 LONG = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "20", "--steps", "60000",
         "--chains", "2", "--batch", "10", "--record", "50", "--samples", "20", *ADLALA]  # fmt: skip
-HELD = """
-import sys, time
-from pathlib import Path
-from heatbath.cli import main
-from heatbath.runs import file
-begun, pressed, write = Path(sys.argv.pop(1)), Path(sys.argv.pop(1)), file.write
-def held(path, data):  # so that no machine is too quick for whoever wants to interrupt it
-    begun.touch() if path.exists() else None
-    write(path, data)
-    while begun.exists() and not pressed.exists():
-        time.sleep(0.01)
-file.write = held
-main()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -412,15 +397,18 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
 ):
     expected, _ = undisturbed
     folder = tmp_path / "with space"
-    begun, pressed = tmp_path / "begun", tmp_path / "pressed"
-    command = [sys.executable, "-c", HELD, begun, pressed, "train", *LONG, "--every", "0", "--out", folder]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert wait_until(lambda: begun.exists() or process.poll() is not None)
-    process.send_signal(signal.SIGINT)
-    pressed.touch()
-    out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130, err
-    assert out == ""
+    write, written = file.write, []
+
+    def interrupted(path, data):
+        write(path, data)
+        written.append(path)
+        if len(written) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file, "write", interrupted)
+        code, out, err = call("train", *LONG, "--every", "0", "--out", folder)
+    assert (code, out) == (130, ""), err
     assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume '{folder}'"
     assert "warning" not in err  # the library's own, of which this line says what to do
     assert 0 < hb.load(folder / "run.nc").step < 60_000

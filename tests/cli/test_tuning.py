@@ -215,7 +215,7 @@ def test_a_colder_end_that_cannot_be_is_refused(options, told, refused, tmp_path
     assert told in refused("train", *SPIRALS, *method, *options, "--out", tmp_path / "run")
 
 
-def test_a_method_of_which_none_comes_to_the_end_is_told_so(tmp_path, call, monkeypatch):
+def test_a_method_of_which_none_comes_to_the_end_is_told_so(tmp_path, call, svg_only, monkeypatch):
     score_candidates = search.score_candidates
 
     def with_diverged_finalists(candidates, run, rows):

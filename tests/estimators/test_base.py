@@ -34,8 +34,8 @@ ROUNDING = "float32's rounding grows to some 1e-6 over the steps, and the check 
     [
         hb.ThermodynamicClassifier(method=OWN, steps=40, chains=2, samples=4),
         hb.ThermodynamicRegressor(method=OWN, steps=40, chains=2, samples=4),
-        hb.ThermodynamicClassifier(refine=0.1),
-        hb.ThermodynamicRegressor(refine=0.1),
+        hb.ThermodynamicClassifier(refine=0.05),
+        hb.ThermodynamicRegressor(refine=0.05),
     ],
     expected_failed_checks=lambda estimator: {"check_sample_weight_equivalence_on_dense_data": ROUNDING},
 )

@@ -40,3 +40,14 @@ def test_a_start_depends_on_the_seed_and_the_number_of_the_chain_only():
     np.testing.assert_array_equal(network.start(2, 1, [7, 3], seed=1), all_of_them[[7, 3]])
     assert np.all(network.start(2, 1, [7], seed=2) != all_of_them[7])
     assert not hb.MLP((5,), init="zeros").start(2, 1, CHAINS, seed=1).any()
+
+
+@pytest.mark.parametrize("hidden", [(), (20,), (300, 4)])
+def test_networks_with_inputs_of_their_own_give_what_each_gives_alone(hidden):
+    """Also where the examples are computed in several blocks: the bits are the same."""
+    rng = np.random.default_rng(0)
+    network = hb.MLP(hidden, "tanh")
+    theta = rng.standard_normal((3, network.parameters(5, 2)))
+    x = rng.standard_normal((3, 130, 5))
+    alone = [network.forward(vector, inputs, 2) for vector, inputs in zip(theta, x, strict=True)]
+    np.testing.assert_array_equal(network.forward(theta, x, 2), alone)

@@ -3,16 +3,18 @@
 import ast
 import inspect
 import json
-import os
 import re
+import shutil
 from dataclasses import replace
 from importlib import import_module
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-from heatbath import paper
+from heatbath import paper, plotting
 from heatbath.cli import app
 from heatbath.paper import report, runner
 from heatbath.paper.claims import FAILS, HOLDS, IN_PART
@@ -54,12 +56,12 @@ def test_results_read_from_a_file_have_the_same_findings(folder):
 
 
 def record_drawings(monkeypatch, name):
-    """Return a list that grows whenever the picture of an experiment is drawn."""
+    """Return a list that grows whenever the picture of an experiment is drawn, which is then empty."""
     drawn, experiment = [], paper.find(name)
 
     def draw(data, s):
         drawn.append(name)
-        return experiment.draw(data, s)
+        return Figure()
 
     draw.__module__ = experiment.run.__module__
     where = f"heatbath.paper.{paper.EXPERIMENTS[name]}"
@@ -81,9 +83,8 @@ def test_pictures_that_are_up_to_date_are_not_drawn_again(options, folder, monke
 @pytest.mark.parametrize(
     "reason", ["no picture", "no svg", "no stamp", "other stamp", "other results", "other code"]
 )
-def test_a_picture_of_other_results_or_code_is_drawn_again(reason, tmp_path, monkeypatch):
-    list(runner.reproduce(["data"], tmp_path, quick=True, again=False, make_callback=lambda name: None))
-    drawn, place = record_drawings(monkeypatch, "data"), tmp_path / "data"
+def test_a_picture_of_other_results_or_code_is_drawn_again(reason, folder, tmp_path, monkeypatch):
+    drawn, place = record_drawings(monkeypatch, "data"), shutil.copytree(folder / "data", tmp_path / "data")
     kept = runner.load_result(paper.find("data"), place, quick=True)
     assert not runner.publish(kept)
     if reason.startswith("no "):
@@ -111,8 +112,9 @@ def test_reading_a_result_writes_nothing(folder):
     assert runner.publish(runner.load_result(paper.find("points"), folder / "points", quick=True))
 
 
-def test_an_outdated_summary_is_written_again(tmp_path):
-    (result,) = runner.reproduce(["data"], tmp_path, quick=True, again=False, make_callback=lambda name: None)
+def test_an_outdated_summary_is_written_again(folder, tmp_path):
+    shutil.copytree(folder / "data", tmp_path / "data")
+    result = runner.load_result(paper.find("data"), tmp_path / "data", quick=True)
     place = tmp_path / "data" / "result.json"
     text = place.read_text()
     place.write_text("{}")
@@ -234,13 +236,11 @@ def test_errors_are_reported_in_one_line(tmp_path, monkeypatch):
     assert wrong.stderr.count("\n") == 1
 
 
-def test_a_damaged_result_is_computed_again_and_kept_aside(tmp_path):
-    place = tmp_path / "quick" / "data"
-    for damage in (None, b"nothing"):
-        if damage:
-            (place / "data.nc").write_bytes(damage)
-        done = CliRunner().invoke(app, ["reproduce", "data", "--quick", "--folder", str(tmp_path)])
-        assert done.exit_code == 0, done.output
+def test_a_damaged_result_is_computed_again_and_kept_aside(folder, tmp_path):
+    place = shutil.copytree(folder / "data", tmp_path / "quick" / "data")
+    (place / "data.nc").write_bytes(b"nothing")
+    done = CliRunner().invoke(app, ["reproduce", "data", "--quick", "--folder", str(tmp_path)])
+    assert done.exit_code == 0, done.output
     assert runner.load_result(paper.find("data"), place, quick=True)
     assert (place / "damaged-data.nc").read_bytes() == b"nothing"
 
@@ -282,11 +282,24 @@ def test_ctrl_c_ends_everything_and_says_how_to_continue(tmp_path, monkeypatch):
     assert not (tmp_path / "quick" / "points" / "data.nc").exists()
 
 
+@pytest.fixture
+def few_digits(tmp_path, monkeypatch):
+    """Replace MNIST by 300 images for training and 100 for testing, whose digit is the row that is white."""
+    module = import_module("heatbath.datasets.mnist")
+    shapes = {name: (300 if "train" in name else 100, *shape[1:]) for name, shape in module.MNIST.items()}
+    for name, (count, *sides) in shapes.items():
+        digits = np.arange(count) % 10
+        images = 255 * (np.arange(28) == digits[:, None])[:, :, None].repeat(28, axis=2)
+        head = bytes([0, 0, 8, 1 + len(sides)]) + np.array((count, *sides), ">u4").tobytes()
+        (tmp_path / name).write_bytes(head + (images if sides else digits).astype(np.uint8).tobytes())
+    monkeypatch.setattr(module, "MNIST", shapes)
+    monkeypatch.setenv("HEATBATH_DATA", str(tmp_path))
+
+
 @pytest.mark.parametrize("name", [name for name in paper.NAMES if name not in FAST])
-def test_every_experiment_runs_quickly(name, tmp_path):
-    """Each runs from its settings to claims, tables and a picture."""
-    if name in ("line-mnist", "surface") and "HEATBATH_DATA" not in os.environ:
-        pytest.skip("MNIST is not here: set HEATBATH_DATA")
+def test_every_experiment_runs_quickly(name, few_digits, tmp_path, monkeypatch):
+    """Each runs from its settings to claims, tables and a picture, which is saved as a PNG only."""
+    monkeypatch.setattr(plotting, "save", lambda figure, path: figure.savefig(path))
     (result,) = runner.reproduce([name], tmp_path, quick=True, again=False, make_callback=lambda name: None)
     assert isinstance(result, runner.ExperimentResult), result
     assert all(found.ours and found.verdict in report.MARKS for found in result.findings)

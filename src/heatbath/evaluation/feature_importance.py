@@ -346,12 +346,8 @@ class _NetworkSubset:
         if not self._network.hidden:
             return self._likelihood.values(first_outputs)
         hidden = ACTIVATIONS[self._network.activation].value(first_outputs)
-        count = self._likelihood.outputs
-        outputs = [
-            self._later_layers.forward(theta, x, count)
-            for theta, x in zip(self._later_thetas, hidden, strict=True)
-        ]
-        return self._likelihood.values(np.stack(outputs))
+        outputs = self._later_layers.forward(self._later_thetas, hidden, self._likelihood.outputs)
+        return self._likelihood.values(outputs)
 
     def mean_prediction(self, change: _Change | None = None) -> Floats:
         """Return the prediction averaged over the networks, with changed features, (examples, outputs)."""

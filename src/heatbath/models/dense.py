@@ -158,8 +158,8 @@ class MLP:
         ----------
         theta : array_like, (..., parameters)
             The parameters of each network.
-        x : array_like, (examples, inputs)
-            The inputs.
+        x : array_like, (examples, inputs) or (..., examples, inputs)
+            The inputs of all networks, or those of each network.
         outputs : int
             The number of outputs.
 
@@ -170,6 +170,8 @@ class MLP:
         parameters = np.asarray(theta, np.float64)
         inputs = np.asarray(x, np.float64)
         sizes = self.sizes(inputs.shape[-1], outputs)
+        if inputs.ndim > 2:
+            return self._forward_stack(parameters, inputs, sizes)
         network_outputs = np.empty((*parameters.shape[:-1], len(inputs), outputs))
         block_size = block(AT_ONCE // max(sizes[1:]))
         for network in np.ndindex(parameters.shape[:-1]):  # one at a time, to need little memory
@@ -178,18 +180,31 @@ class MLP:
                 network_outputs[network][rows] = self._forward_block(parameters[network], inputs[rows], sizes)
         return network_outputs
 
+    def _forward_stack(self, theta: Array, x: Array, sizes: Sequence[int]) -> Array:
+        """Return the outputs of networks with inputs of their own, all networks at a time."""
+        example_count = x.shape[-2]
+        block_size = block(AT_ONCE // max(sizes[1:]))  # as for a single network, whose rounding this has
+        if example_count <= block_size:
+            return self._forward_block(theta, x, sizes)
+        starts = range(0, example_count, block_size)
+        blocks = [self._forward_block(theta, x[..., i : i + block_size, :], sizes) for i in starts]
+        return np.concatenate(blocks, axis=-2)
+
     def _forward_block(self, theta: Array, x: Array, sizes: Sequence[int]) -> Array:
-        """Return the outputs for a block of inputs; `sizes` are the numbers of units of all layers."""
+        """Return the outputs for a block of inputs; `sizes` are the numbers of units of all layers.
+
+        The last axis of `theta` has the parameters of a network, and the last two of `x` have its inputs.
+        """
         activation = ACTIVATIONS[self.activation]
         outputs = x
         offset = 0
         for layer, (width, out) in enumerate(pairwise(sizes)):
             layer_inputs = activation.value(outputs) if layer > 0 else x
             bias_offset = offset + width * out
-            W = theta[offset:bias_offset].reshape(out, width)
+            W = theta[..., offset:bias_offset].reshape(*theta.shape[:-1], out, width)
             offset = bias_offset + out
-            outputs = layer_inputs @ W.T
-            outputs += theta[bias_offset:offset]
+            outputs = layer_inputs @ W.swapaxes(-1, -2)
+            outputs += theta[..., None, bias_offset:offset]
         return outputs
 
     def between(

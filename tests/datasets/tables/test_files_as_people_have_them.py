@@ -85,8 +85,8 @@ FILES = {
     "counts that are classes": (csv_bytes(NUMBERS.assign(y=np.arange(ROWS) % 3)), ["y"]),
     "more columns than rows": (csv_bytes(genes()), ["y"]),
     "three thousand rows, of which many are the same": (csv_bytes(pd.concat([CUSTOMERS] * 50)), ["left"]),
-    "50,000 rows of 30 columns": (partial(numeric_table, 50_000, 29), ["y"]),
-    "200 rows of 2,000 columns": (partial(numeric_table, 200, 1_999), ["y"]),
+    "20,000 rows of 10 columns": (partial(numeric_table, 20_000, 9), ["y"]),
+    "30 rows of 1,000 columns": (partial(numeric_table, 30, 999), ["y"]),
 }
 WITH_PRIOR = {"text, dates, truth values and empty cells", "several targets"}  # for which there must be steps
 

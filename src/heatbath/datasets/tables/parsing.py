@@ -102,8 +102,9 @@ def numbers(column: pd.Series) -> NDArray[np.float64]:
 def _numbers_in(text: pd.Series) -> NDArray[np.float64]:
     """Return texts as numbers, without signs of currencies and the like, and NaN for other texts."""
     values = _to_numeric(text)
-    is_decorated = np.isnan(values)
-    is_decorated[is_decorated] = text[is_decorated].str.contains(r"\d", na=False)
+    is_decorated = np.isnan(values) & text.notna().to_numpy()
+    if is_decorated.any():
+        is_decorated[is_decorated] = text[is_decorated].str.contains(r"\d", na=False)
     if not is_decorated.any():
         return values
 

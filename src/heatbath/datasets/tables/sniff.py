@@ -32,10 +32,10 @@ MOST_TITLES, LONGEST_TITLE = 10, 60  # lines above the header, and characters of
 QUOTED = re.compile(r'"([^"]*)"')
 UNIT = r"(?:[%$€£¥]|[A-Za-zµ°²³/]{{1,6}})?"
 AMOUNT = r"[$€£¥]?\s*[+-]?(\d+|\d{{1,3}}(?:\{thousands}\d{{3}})+){decimals}\s*" + UNIT
-DECIMALS = tuple(  # numbers with a decimal comma, and with a decimal point
-    re.compile(AMOUNT.format(thousands=thousands, decimals=rf"\{mark}(\d+)"))
+DECIMALS = {  # numbers with a decimal comma, and with a decimal point
+    mark: re.compile(AMOUNT.format(thousands=thousands, decimals=rf"\{mark}(\d+)"))
     for mark, thousands in (",.", ".,")
-)
+}
 ENOUGH = 10_000  # unambiguous numbers after which only a sample of lines is counted
 BLOCK_LINES = 1000  # lines that are counted at a time, and the size of such a sample
 HEAD = 1 << 18  # bytes from which encoding and separator are detected
@@ -91,8 +91,8 @@ class Decimals:
 
     def _count_cell(self, cell: str) -> None:
         """Add a cell to `counts` and `unambiguous` if it is a number with a decimal mark."""
-        for mark_index, pattern in enumerate(DECIMALS):
-            number = pattern.fullmatch(cell)
+        for mark_index, (mark, pattern) in enumerate(DECIMALS.items()):
+            number = pattern.fullmatch(cell) if mark in cell else None
             if number is None:
                 continue
             self.counts[mark_index] += 1
