@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "heatbath"
@@ -24,6 +25,7 @@ TUPLES_OF_NUMBA = {"engine/random.py:_tile_counter"}  # compiled code passes a c
 BLOCKS = ast.If | ast.For | ast.While | ast.With | ast.Try
 
 
+@cache
 def parsed_sources():
     return {
         path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8"))

@@ -3,11 +3,12 @@
 import json
 import random
 import threading
+from collections import Counter
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from heatbath.explorer.messages import MAX_LENGTH, MAX_RECEIVED_BYTES, MAX_SETUP_LENGTH
+from heatbath.explorer.messages import MAX_LENGTH, MAX_RECEIVED_BYTES, MAX_SETUP_LENGTH, parse_message
 from heatbath.explorer.settings import SettingsError, read_settings
 from tests.explorer.pages import SMALL, Page
 
@@ -84,21 +85,35 @@ def message(random):
     return text[: random.randrange(len(text))] if kind < 0.35 else text
 
 
-def test_the_server_survives_ten_thousand_fuzzed_messages(served, page, monkeypatch):
+def test_ten_thousand_fuzzed_messages_are_parsed_or_refused_with_all_their_errors():
+    chance = random.Random(7)
+    parsed, problems = Counter(), []
+    for _ in range(10_000):
+        try:
+            parsed[parse_message(message(chance))["type"]] += 1
+        except SettingsError as error:
+            problems += error.errors
+            parsed["refused"] += 1
+    assert parsed["refused"] > 3000
+    assert all(field and text for field, text in problems)
+    assert set(parsed) == {"refused", *(valid["type"] for valid in VALID)}
+
+
+def test_the_server_survives_thousands_of_fuzzed_messages(served, page, monkeypatch):
     monkeypatch.setattr("heatbath.explorer.server.MAX_MESSAGES_PER_SECOND", 10**6)
     page.setup()
     chance = random.Random(7)
     workers = {thread.name for thread in threading.enumerate() if thread.name.startswith("heatbath")}
     with Page(served) as fuzzed:
         fuzzed.setup()
-        for number in range(10_000):
+        for number in range(2500):
             sent = message(chance)
             fuzzed.socket.send(sent)
             if number % 250 == 249:
                 answer = fuzzed.ask("word", run="A", part="nowhere", text="BAOAB")
                 assert not answer["ok"]
-        assert fuzzed.seen["error"] > 3000
-        assert fuzzed.seen["changed"] + fuzzed.seen["ready"] > 300
+        assert fuzzed.seen["error"] > 750
+        assert fuzzed.seen["changed"] + fuzzed.seen["ready"] > 75
         fuzzed.setup()
         assert fuzzed.steps(3) == {"A": 3, "B": 3}
         assert fuzzed.frame()["steps"] == {"A": 3, "B": 3}

@@ -25,10 +25,53 @@ ENDS = "() => [...document.querySelectorAll('.gauges')].map((e) => e.getBounding
 STATE = "async () => JSON.parse(JSON.stringify((await import('./page/state.js')).state))"
 
 
+VIEWPORT = {"width": 1280, "height": 800}
+MEDIA = {"color_scheme": "light", "reduced_motion": "no-preference"}
+
+
+class Windows:
+    """The windows of a browser: one is lent again and again, since each new one starts a process."""
+
+    def __init__(self, browser):
+        self._browser = browser
+        self._idle = []
+
+    def open(self, **options):
+        """Return an empty page in a window of its own; closing its context closes the window."""
+        context = self._browser.new_context(**options)
+        context.set_default_timeout(LONG)
+        return context.new_page()
+
+    @contextmanager
+    def own(self, viewport=VIEWPORT, **options):
+        """Yield a new window, and close it."""
+        page = self.open(viewport=viewport, **options)
+        try:
+            yield page
+        finally:
+            page.context.close()  # also after a failure: the server has room for so many only
+
+    @contextmanager
+    def lend(self, viewport=VIEWPORT, **media):
+        """Yield a window without a trace of its last use, and keep it unless there is a failure."""
+        page = self._idle.pop() if self._idle else self.open()
+        try:
+            page.set_viewport_size(viewport)
+            page.emulate_media(**{**MEDIA, **media})
+            yield page
+            page.evaluate("localStorage.clear()")
+            page.mouse.move(0, 0)
+            page.goto("about:blank")
+        except BaseException:
+            page.context.close()
+            raise
+        self._idle.append(page)
+
+
 @pytest.fixture(scope="module")
 def browser():
     with start_browser() as made:
-        yield made
+        yield Windows(made)
 
 
 @pytest.fixture(scope="module")
@@ -37,39 +80,43 @@ def server():
         yield served
 
 
-def open_window(browser, **options):
-    """Return an empty page in a window of its own; closing its context closes the window."""
-    context = browser.new_context(**options)
-    context.set_default_timeout(LONG)
-    return context.new_page()
-
-
 class Watch:
     """A record of what a page must not do: errors, warnings, requests to other servers."""
 
     def __init__(self, page, url):
         self.seen = []
-        page.on("console", lambda m: m.type in ("error", "warning") and self.seen.append(m.text))
-        page.on("pageerror", lambda error: self.seen.append(str(error)))
-        page.on("request", lambda r: r.url.startswith((url, "blob:", "data:")) or self.seen.append(r.url))
-        page.on("websocket", lambda s: s.url.startswith(url.replace("http", "ws")) or self.seen.append(s.url))
+        self._page = page
+        self._handlers = {
+            "console": lambda m: m.type in ("error", "warning") and self.seen.append(m.text),
+            "pageerror": lambda error: self.seen.append(str(error)),
+            "request": lambda r: r.url.startswith((url, "blob:", "data:")) or self.seen.append(r.url),
+            "websocket": lambda s: s.url.startswith(url.replace("http", "ws")) or self.seen.append(s.url),
+        }
+        for event, handler in self._handlers.items():
+            page.on(event, handler)
+
+    def stop(self):
+        """Record nothing any more."""
+        for event, handler in self._handlers.items():
+            self._page.remove_listener(event, handler)
 
 
 @contextmanager
-def open_page(browser, server, settings=None, **options):
-    """Yield the explorer's page in a window of its own, and check that it does nothing it must not."""
-    page = open_window(browser, **{"viewport": {"width": 1280, "height": 800}, **options})
-    watch = Watch(page, server.url)
-    page.goto(server.url + ("" if settings is None else "#" + encoded(settings)))
-    wait_until_on_page(page, "() => document.querySelector('#run-A .coefficient') !== null")
-    wait_until_on_page(
-        page, "() => document.querySelector('#run-A .test').textContent !== '–'"
-    )  # the first frame
-    try:
+def open_page(browser, server, settings=None, own=False, **options):
+    """Yield the explorer's page, and check that it does nothing it must not.
+
+    Its window is its `own`, or one that has been used before.
+    """
+    with (browser.own if own else browser.lend)(**options) as page:
+        watch = Watch(page, server.url)
+        page.goto(server.url + ("" if settings is None else "#" + encoded(settings)))
+        wait_until_on_page(page, "() => document.querySelector('#run-A .coefficient') !== null")
+        wait_until_on_page(
+            page, "() => document.querySelector('#run-A .test').textContent !== '–'"
+        )  # the first frame
         yield page
-    finally:
-        page.context.close()  # also after a failure: the server has room for so many only
-    assert watch.seen == []
+        watch.stop()
+        assert watch.seen == []
 
 
 @pytest.fixture
@@ -118,6 +165,12 @@ def small_settings(**changes):
         "view": {"map": "mean"},
         **changes,
     }
+
+
+def play_slowly(page):
+    """Slow the runs down to three steps a second, where the processor has other work to do."""
+    page.fill("#speed", "1")
+    wait_until_on_page(page, "() => document.getElementById('speed-text').textContent === '3/s'")
 
 
 def state(page):
@@ -197,7 +250,7 @@ def test_the_page_loads_without_errors_and_without_asking_another_host(browser, 
 
 
 def test_the_page_fixture_notices_errors_and_requests_to_other_hosts(browser, server):
-    page = open_window(browser, bypass_csp=True)  # whose policy would not let it ask
+    page = browser.open(bypass_csp=True)  # whose policy would not let it ask
     watch = Watch(page, server.url)
     page.route("http://elsewhere.invalid/*", lambda route: route.abort())
     page.goto(server.url)
@@ -211,10 +264,10 @@ def test_the_page_fixture_notices_errors_and_requests_to_other_hosts(browser, se
 
 
 def test_the_policy_lets_the_page_open_websockets_to_its_own_server_only(browser, server):
-    page = open_window(browser)
-    page.goto(server.url)
-    refused = page.evaluate(
-        """async () => { const seen = [];
+    with browser.lend() as page:
+        page.goto(server.url)
+        refused = page.evaluate(
+            """async () => { const seen = [];
         document.addEventListener("securitypolicyviolation", (event) => seen.push(event.blockedURI));
         let last;
         for (const url of ["ws://127.0.0.1:9/", "wss://elsewhere.invalid/", new URL("socket", location).href])
@@ -222,8 +275,7 @@ def test_the_policy_lets_the_page_open_websockets_to_its_own_server_only(browser
         await new Promise((done) => { last.onopen = done; last.onerror = done });
         while (seen.length < 2) await new Promise((done) => setTimeout(done, 10));
         return seen }"""
-    )
-    page.context.close()
+        )
     assert [url.rstrip("/") for url in refused] == ["ws://127.0.0.1:9", "wss://elsewhere.invalid"]
 
 
@@ -407,7 +459,7 @@ def test_maps_and_numbers_of_new_runs_appear_only_with_their_first_frame(browser
         return colour and shades == 1 and set(numbers) == {"–"}
 
     monkeypatch.setattr(RunStream, "prepare", wait)
-    page = open_window(browser)
+    page = browser.open()
     try:
         page.add_init_script(HELD)
         page.goto(server.url + "#" + encoded(small_settings()))
@@ -501,20 +553,18 @@ def test_heat_ends_when_its_button_is_released_or_the_runs_end(page):
 
 
 def test_a_damaged_link_shows_a_message_and_loads_the_default_settings(browser, server):
-    page = open_window(browser)
-    page.goto(server.url + "#" + 5 * "damaged")
-    page.wait_for_selector("#message:has-text('damaged')")
-    page.wait_for_selector("#run-A .coefficient")
-    page.context.close()
+    with browser.lend() as page:
+        page.goto(server.url + "#" + 5 * "damaged")
+        page.wait_for_selector("#message:has-text('damaged')")
+        page.wait_for_selector("#run-A .coefficient")
 
 
 def test_a_link_with_an_invalid_view_shows_a_message_and_loads_the_default_settings(browser, server):
-    page = open_window(browser)
-    page.goto(server.url + "#" + encoded(small_settings(view={"map": "sd", "x": 5000 * "y"})))
-    page.wait_for_selector("#message:has-text('4000 characters')")
-    page.wait_for_selector("#run-A .coefficient")
-    assert page.is_checked("input[name=map][value=mean]")
-    page.context.close()
+    with browser.lend() as page:
+        page.goto(server.url + "#" + encoded(small_settings(view={"map": "sd", "x": 5000 * "y"})))
+        page.wait_for_selector("#message:has-text('4000 characters')")
+        page.wait_for_selector("#run-A .coefficient")
+        assert page.is_checked("input[name=map][value=mean]")
 
 
 def test_a_word_that_is_undone_at_once_is_a_phase_in_the_link(page):
@@ -649,9 +699,11 @@ def test_the_run_is_also_offered_as_a_command(page):
 
 
 def test_picture_and_film_can_be_downloaded(page, tmp_path):
+    page.fill("#speed", "4")  # a film takes its time, however fast the runs are
     page.click("#play")
     page.click("#open-share")
     assert download(page, "#save-picture", tmp_path).read_bytes()[1:4] == b"PNG"
+    page.evaluate("() => { const set = setInterval; window.setInterval = (f, ms) => set(f, ms / 5) }")
     assert download(page, "#save-film", tmp_path).read_bytes()[:4] == b"\x1aE\xdf\xa3"  # of WebM
 
 
@@ -690,8 +742,7 @@ def test_two_windows_are_independent_and_a_closed_one_ends_its_work(browser, ser
 
 
 def test_a_page_with_a_token_works_and_one_without_is_refused(browser, tmp_path):
-    with Served(LOOPBACK, 0, "a token+") as served:
-        page = open_window(browser)
+    with Served(LOOPBACK, 0, "a token+") as served, browser.lend() as page:
         address = f"http://{LOOPBACK}:{served.port}/"
         assert page.goto(address).status == 403
         page.goto(address + "?token=a%20token%2B#" + encoded(small_settings()))
@@ -701,11 +752,10 @@ def test_a_page_with_a_token_works_and_one_without_is_refused(browser, tmp_path)
         assert "token" not in page.input_value("#share-link")  # which lets everyone in
         assert page.is_visible("#share-token")
         assert hb.load(download(page, "#save-A", tmp_path)).theta.size
-        page.context.close()
 
 
 def test_a_page_that_loses_its_connection_returns_to_its_runs(browser, patient_server):
-    page = open_window(browser)
+    page = browser.open()
     routes = []
 
     def between(route):
@@ -811,7 +861,8 @@ def test_the_lines_are_updated_by_a_step_and_removed_by_a_reset(page):
 
 
 def test_with_reduced_motion_maps_change_twice_a_second(browser, server):
-    with open_page(browser, server, small_settings(), reduced_motion="reduce") as page:
+    given = small_settings(view={"map": "mean", "speed": 100})
+    with open_page(browser, server, given, own=True, reduced_motion="reduce") as page:
         page.add_init_script(
             """const send = WebSocket.prototype.send, Plain = WebSocket; window.noted = [];
             WebSocket = class extends Plain { constructor(...given) { super(...given);
@@ -851,7 +902,7 @@ def overflowing_elements(page):
 
 def test_at_400_pixels_nothing_overflows(browser, server):
     with open_page(
-        browser, server, small_settings(), viewport={"width": 400, "height": 850}, has_touch=True
+        browser, server, small_settings(), own=True, viewport={"width": 400, "height": 850}, has_touch=True
     ) as page:
         page.click("#play")
         wait_for_step(page, 100)
@@ -893,6 +944,7 @@ def test_axe_finds_no_accessibility_problem(browser, server, scheme):
     with open_page(browser, server, color_scheme=scheme, reduced_motion="reduce") as page:
         page.click("#open-tour")
         wait_for_step(page, 100)
+        play_slowly(page)
         page.fill("#run-A .part-head input >> nth=0", "BAXB")
         page.wait_for_selector("#run-A .word .error:visible")
         assert accessibility_violations(page) == []
@@ -912,8 +964,7 @@ def test_one_page_too_many_gets_a_message(browser, server):  # the last test: se
             assert time.monotonic() < end
             other = others.enter_context(connected(address))
             open_ones += "hello" in other.recv(timeout=PATIENCE)[:20]
-        page = open_window(browser)
+        page = others.enter_context(browser.lend())
         page.goto(server.url)
         page.wait_for_selector("#message:has-text('close one')")
         assert page.is_disabled("#play")
-        page.context.close()

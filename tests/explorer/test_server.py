@@ -405,6 +405,7 @@ def test_fifty_pages_opened_and_closed_leave_no_thread_and_no_memory_behind(serv
     for _ in range(10):  # what is made once is made now
         visit()
     assert wait_until(lambda: not sessions(), apart=0.1)
+    gc.freeze()  # so that only what is made from here on is looked through again and again
     threads, objects = {thread.name for thread in threading.enumerate()}, len(gc.get_objects())
     for _ in range(40):
         visit()
