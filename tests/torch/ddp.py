@@ -1,13 +1,13 @@
-"""Four processes: `python -m tests.torch.ddp FOLDER` writes what each of them came to.
+"""Four processes: `main(FOLDER)` writes what each of them came to.
 
-Imports are made once, before they part, and so is compiled code loaded. Meshes of one, two and four of them are made within, so that a run in
-all three ways costs one start.
+Imports are made once, before they part, and so is compiled code loaded. They are copies of the process that
+calls `main`, which may have used torch's OpenMP, so each of them has one thread. Meshes of one, two and four
+of them are made within, so that a run in all three ways costs one start.
 """
 
 import copy
 import gc
 import multiprocessing.connection
-import sys
 import traceback
 import warnings
 
@@ -488,7 +488,3 @@ def main(folder):
             for process in alive:
                 process.terminate()
             raise SystemExit(1)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
