@@ -121,7 +121,7 @@ def test_code_makes_the_optimiser_that_was_found():
 def test_the_stepsize_of_a_linear_fit_is_found_and_is_most_important():
     X, y = line_examples()
     given = {"Momentum": {"mu": hb.between(0.0, 0.5), "lr": hb.between(1e-5, 10.0)}}
-    found = ht.tune(linear_model, (X, y), given, steps=80, candidates=32)
+    found = ht.tune(linear_model, (X, y), given, steps=40, candidates=24)
     assert found.best["Momentum"].loss < 0.01  # half the noise's variance is 0.0025; at 1e-4 it is about 1
     importance = found.importance["Momentum"]
     assert next(iter(importance)) == "lr"
