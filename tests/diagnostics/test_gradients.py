@@ -136,7 +136,7 @@ def test_gradient_noise_heats_the_momenta_that_o_reads(h, gamma, s):
     partition = hb.Partition(hb.Langevin(gamma, tau), h)
     chains = hb.Reference(
         lambda theta, batch: s * rng.standard_normal(theta.shape),
-        np.zeros((400, 50)),
+        np.zeros((200, 50)),
         partition,
         {"all": (50,)},
     )

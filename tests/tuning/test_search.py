@@ -2,9 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -19,6 +16,7 @@ from heatbath.tuning import search
 from heatbath.tuning.halving import ROUNDS
 from heatbath.tuning.search import held_out, score_candidates
 from heatbath.tuning.trials import RUNGS
+from tests.processes import start_copy, was_killed
 
 pytestmark = pytest.mark.filterwarnings("ignore::heatbath.SearchEdgeWarning")  # searches here are very short
 
@@ -236,20 +234,12 @@ def test_seeds_matter(found):
 
 def test_a_search_that_is_killed_continues(tmp_path):
     """kill -9 loses nothing: the same call ends as if nothing had happened."""
-    script = textwrap.dedent(
-        f"""
-        import os, signal
-        from tests.tuning.test_search import tuned
 
-        def kill(progress):
-            if progress.step > 0.2 * progress.steps:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def kill(progress):
+        if progress.step > 0.2 * progress.steps:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-        tuned(progress=kill, checkpoint={str(tmp_path / "search")!r})
-        """
-    )
-    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert was_killed(start_copy(lambda: tuned(progress=kill, checkpoint=tmp_path / "search")))
     files = sorted(path.name for path in (tmp_path / "search").iterdir())
     assert files == ["round-1-1.nc", "round-1-2.nc", "round-1-3.nc", "round-1-4.nc", "round-2-1.nc"]
     told = []

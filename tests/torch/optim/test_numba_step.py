@@ -1,5 +1,6 @@
 """Large steps on the threads of torch's OpenMP, on our own pool, and on one: the same bits, and no hangs."""
 
+import ctypes
 import json
 import os
 import subprocess
@@ -98,6 +99,35 @@ def test_a_step_has_as_many_threads_as_torch_unless_heatbath_threads_says_otherw
         torch.set_num_threads(before)
 
 
+@pytest.fixture
+def single_thread():
+    """Let OpenMP grant every region one thread, as OMP_THREAD_LIMIT=1 does."""
+    libraries = ctypes.CDLL(None)
+    before = libraries.omp_get_max_active_levels()
+    libraries.omp_set_max_active_levels(0)
+    yield
+    libraries.omp_set_max_active_levels(before)
+
+
+def threads_of_a_region():
+    """Return how many threads OpenMP grants to a region that asks for two."""
+    entries = []
+    body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: entries.append(1))
+    ctypes.CDLL(None).GOMP_parallel(body, None, 2, 0)
+    return len(entries)
+
+
+@openmp
+def test_results_are_the_same_with_fewer_threads_than_asked_for(monkeypatch, teams, request):
+    monkeypatch.setenv("HEATBATH_THREADS", "2")
+    assert threads_of_a_region() == 2
+    expected = parameters_after(hb.AdaptiveLangevin(1e-3, 0.05, 0.1))
+    request.getfixturevalue("single_thread")
+    assert threads_of_a_region() == 1
+    np.testing.assert_array_equal(parameters_after(hb.AdaptiveLangevin(1e-3, 0.05, 0.1)), expected)
+    assert set(teams) == {("openmp", 2)}
+
+
 def test_two_python_threads_can_step_at_once(monkeypatch):
     monkeypatch.setenv("HEATBATH_THREADS", "2")
     method = hb.AdaptiveLangevin(1e-3, 0.05, 0.1)
@@ -115,16 +145,17 @@ def test_two_python_threads_can_step_at_once(monkeypatch):
     assert len(results) == 2
 
 
-# Processes. A child that hangs is ended by its alarm.
+# A process. A child that hangs is ended by its alarm.
 
-STEPS = """
-import hashlib, json, os, signal, warnings
+FORKS = """
+import json, os, signal, warnings
 import torch
+import heatbath as hb
+from heatbath.engine.openmp import parallel_region
+from heatbath.torch import Partitioned
 warnings.simplefilter("ignore")  # of forking with threads
 
 def optimiser():
-    import heatbath as hb
-    from heatbath.torch import Partitioned
     parameter = torch.nn.Parameter(torch.linspace(-1, 1, 300_000))
     parameter.grad = torch.ones(300_000)
     method = hb.AdaptiveLangevin(1e-3, 0.05, 0.1)
@@ -143,19 +174,12 @@ def in_a_child(work):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 told = {}
-"""
-ALONE = """
-told["bits"] = hashlib.sha256(steps(optimiser())).hexdigest()
-"""
-BEFORE = """
 torch.ones(1_000_000).exp()  # on all of torch's threads
 def work():
     torch.set_num_threads(1)  # torch itself would hang
     return steps(optimiser()) == b""
 told["child of torch's"] = in_a_child(work)
-"""
-AFTER = """
-from heatbath.engine.openmp import parallel_region
+
 expected = steps(optimiser(), 6)
 optimizer = optimiser()
 steps(optimizer)
@@ -173,23 +197,18 @@ except KeyboardInterrupt:
 """
 
 
-def run_python(code, **environment):
-    """Run code in a new process, and return what it stored in `told`."""
+@pytest.fixture(scope="module")
+def process_results():
+    """Return what a process that tries all cases in this order stored in `told`."""
     done = subprocess.run(
-        [sys.executable, "-c", STEPS + code + "print(json.dumps(told))"],
+        [sys.executable, "-c", FORKS + "print(json.dumps(told))"],
         capture_output=True,
         text=True,
-        env={**os.environ, "HEATBATH_THREADS": "2", **environment},
+        env={**os.environ, "HEATBATH_THREADS": "2"},
         timeout=2 * PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-@pytest.fixture(scope="module")
-def process_results():
-    """Return the results of a process that tries all cases in this order."""
-    return run_python(BEFORE + ALONE + AFTER)
 
 
 @openmp
@@ -204,11 +223,6 @@ def test_a_forked_child_can_step_on_the_pool_after_its_parent_stepped_on_openmp(
 @openmp
 def test_a_forked_child_can_step_if_only_torch_used_openmp_before_it(process_results):
     assert process_results["child of torch's"] == 0
-
-
-@openmp
-def test_results_are_the_same_with_fewer_threads_than_asked_for(process_results):
-    assert run_python(ALONE, OMP_THREAD_LIMIT="1") == {"bits": process_results["bits"]}
 
 
 @openmp

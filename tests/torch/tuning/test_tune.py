@@ -91,7 +91,7 @@ def test_candidates_are_ranked_by_loss_or_accuracy():
     X, y = class_examples(400)
     given = {"Adam": {"beta1": 0.9, "beta2": 0.999, "lr": hb.between(1e-4, 1.0)}}
     found = {
-        by: ht.tune(network, (X, y), given, steps=40, candidates=12, by=by) for by in ("loss", "accuracy")
+        by: ht.tune(network, (X, y), given, steps=24, candidates=8, by=by) for by in ("loss", "accuracy")
     }
     for by, better in (("loss", "loss"), ("accuracy", "accuracy")):
         rows = found[by].table[found[by].table["rung"] == 1][better].tolist()
@@ -121,7 +121,7 @@ def test_code_makes_the_optimiser_that_was_found():
 def test_the_stepsize_of_a_linear_fit_is_found_and_is_most_important():
     X, y = line_examples()
     given = {"Momentum": {"mu": hb.between(0.0, 0.5), "lr": hb.between(1e-5, 10.0)}}
-    found = ht.tune(linear_model, (X, y), given, steps=80, candidates=32)
+    found = ht.tune(linear_model, (X, y), given, steps=40, candidates=24)
     assert found.best["Momentum"].loss < 0.01  # half the noise's variance is 0.0025; at 1e-4 it is about 1
     importance = found.importance["Momentum"]
     assert next(iter(importance)) == "lr"
@@ -158,7 +158,7 @@ def test_a_custom_loss_is_minimised_and_the_loss_of_the_task_ranks():
     """A loss that pulls all outputs to 3 makes all classes equally probable."""
     X, y = class_examples()
     given = {"SGD": {"lr": 0.3}}
-    found = ht.tune(network, (X, y), given, steps=400, loss=lambda outputs, _: (outputs - 3).square().mean())
+    found = ht.tune(network, (X, y), given, steps=160, loss=lambda outputs, _: (outputs - 3).square().mean())
     assert found.best["SGD"].loss == pytest.approx(math.log(3), abs=0.02)
     assert (found.model(X) - 3).abs().max() < 0.5
 
@@ -292,15 +292,15 @@ def test_candidates_that_diverge_are_not_trained_further():
     X, y = line_examples()
     told = []
     given = {"SGD": {"lr": hb.between(0.01, 1e6)}}
-    found = ht.tune(linear_model, (X, y), given, steps=320, candidates=8, progress=told.append)
+    found = ht.tune(linear_model, (X, y), given, steps=160, candidates=8, progress=told.append)
     lost = found.table[found.table["diverged"]]
     assert 0 < len(lost) < 8
     assert lost["loss"].isna().all()
     assert found.table.iloc[0]["loss"] < 0.1
     assert len(told) < told[-1].steps
-    words = r"nothing was found in 320 steps \(SGD: every candidate diverged\): search at smaller lr"
+    words = r"nothing was found in 160 steps \(SGD: every candidate diverged\): search at smaller lr"
     with pytest.raises(FloatingPointError, match=words):
-        ht.tune(linear_model, (X, y), {"SGD": {"lr": hb.between(1e5, 1e6)}}, steps=320, candidates=3)
+        ht.tune(linear_model, (X, y), {"SGD": {"lr": hb.between(1e5, 1e6)}}, steps=160, candidates=3)
 
 
 def let_candidates_diverge(monkeypatch, chosen):
@@ -345,10 +345,19 @@ def test_a_method_whose_candidates_all_diverge_has_no_best(monkeypatch):
     assert "none came to the end" in repr(found)
 
 
+def search_in_two_methods(progress=None):
+    return ht.tune(network, class_examples(), ["LOL", "Adam"], steps=64, candidates=4, progress=progress)
+
+
+@pytest.fixture(scope="module")
+def complete_table():
+    """Return the table of a search that nothing interrupts."""
+    return search_in_two_methods().table.set_index(["method", "lr"])
+
+
 @pytest.mark.parametrize("after", [3, 9, 30, 70, 100])
-def test_ctrl_c_returns_the_best_candidates_so_far(after):
+def test_ctrl_c_returns_the_best_candidates_so_far(after, complete_table):
     """It is passed on where no candidate has come to the end of a rung."""
-    X, y = class_examples()
     told = []
 
     def interrupting(progress):
@@ -356,20 +365,17 @@ def test_ctrl_c_returns_the_best_candidates_so_far(after):
         if len(told) == after:
             raise KeyboardInterrupt
 
-    def search(progress=None):
-        return ht.tune(network, (X, y), ["LOL", "Adam"], steps=64, candidates=4, progress=progress)
-
     if after < 8:
         with pytest.raises(KeyboardInterrupt):
-            search(interrupting)
+            search_in_two_methods(interrupting)
         return
     with pytest.warns(hb.InterruptedWarning, match=f"after {after} of 192 steps"):
-        found = search(interrupting)
-    whole = search().table.set_index(["method", "lr"])
+        found = search_in_two_methods(interrupting)
     for _, row in found.table.iterrows():
         assert row["rung"] >= 1
-        if row["rung"] == whole.loc[(row["method"], row["lr"]), "rung"]:
-            assert row["loss"] == whole.loc[(row["method"], row["lr"]), "loss"]
+        complete = complete_table.loc[(row["method"], row["lr"])]
+        if row["rung"] == complete["rung"]:
+            assert row["loss"] == complete["loss"]
     for name, trial in found.best.items():  # the model is the one that was judged, and has not gone further
         assert found.trained[name].samples.step == trial.steps - (trial.steps // 2 if trial.rung > 1 else 0)
     assert set(found.trained) == set(found.best)
@@ -583,16 +589,6 @@ def convolutional():
     )  # fmt: skip
 
 
-@pytest.fixture
-def one_thread():
-    """Limit torch to one thread, since the model is too small for several."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("one_thread")
 def test_the_defaults_work_for_a_convolutional_network():
     """With the optimiser's friction, LOL has 96 to 98 % for eight seeds.
 
