@@ -63,21 +63,18 @@ def exact_law(given, k, posterior, deviations):
     precision = np.full(len(counted), 1 / deviations[0] ** 2)
     T, v = posterior.temperature, np.cov(y, aweights=w, ddof=0)
     logs = np.linspace(np.log(v) - 12, np.log(v) + 6, 20_001)
-    density, means, variances = [], [], []
-    for log in logs:
-        s2 = np.exp(log)
-        V = np.linalg.inv(counted @ design / s2 + np.diag(precision))
-        m = V @ counted @ y / s2
-        ssr = w @ (y - design @ m) ** 2
-        energy = n / 2 * log + ssr / (2 * s2) + precision @ m**2 / 2 + (SHAPE + 1) * log + SCALE * v / s2
-        density.append(-energy / T + 0.5 * np.linalg.slogdet(V)[1] + log)  # the last for d log s²
-        means.append(m)
-        variances.append(T * np.diag(V))
-    weights = np.exp(np.array(density) - max(density))
+    s2 = np.exp(logs)
+    V = np.linalg.inv(counted @ design / s2[:, None, None] + np.diag(precision))
+    means = V @ (counted @ y) / s2[:, None]
+    least, (ssr_of_least,), *_ = np.linalg.lstsq(design * np.sqrt(w)[:, None], y * np.sqrt(w), rcond=None)
+    ssr = ssr_of_least + np.einsum("li,ij,lj->l", means - least, counted @ design, means - least)
+    energy = n / 2 * logs + ssr / (2 * s2) + means**2 @ precision / 2 + (SHAPE + 1) * logs + SCALE * v / s2
+    density = -energy / T + 0.5 * np.linalg.slogdet(V)[1] + logs  # the last for d log s²
+    variances = T * np.diagonal(V, axis1=1, axis2=2)
+    weights = np.exp(density - density.max())
     weights /= weights.sum()
     assert weights[0] < 1e-12
     assert weights[-1] < 1e-12
-    means, variances = np.array(means), np.array(variances)
     mean = weights @ means
     variance = weights @ (variances + (means - mean) ** 2)
     log = weights @ logs
@@ -125,8 +122,8 @@ def deviations_from_the_law(given, posterior, **options):
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 @pytest.mark.parametrize(
     "given",
-    [linear_problem(30), linear_problem(30, 2), with_weights(linear_problem(30, 2)), linear_problem(3000)],
-    ids=["30", "30, two targets", "30, weighted", "3000"],
+    [linear_problem(30), linear_problem(30, 2), with_weights(linear_problem(30, 2)), linear_problem(1000)],
+    ids=["30", "30, two targets", "30, weighted", "1000"],
 )
 def test_a_linear_model_with_unknown_noise_has_the_posterior_that_is_known(
     given, temperature, frequent_draws
