@@ -33,8 +33,8 @@ def no_pictures(monkeypatch):
 def svg_only(monkeypatch):
     """Save figures as SVG only, since drawing them takes longest."""
 
-    def save(figure, path):
-        figure.savefig(path.with_suffix(".svg"))
+    def save(picture, path):
+        getattr(picture, "figure", picture).savefig(path.with_suffix(".svg"))
         return path, path.with_suffix(".svg")
 
     monkeypatch.setattr(plotting, "save", save)

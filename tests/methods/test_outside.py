@@ -116,9 +116,9 @@ def test_its_first_step_closes_nothing_and_leaves_xi_where_it_starts(registered,
     for fused in (True, False):
         model = test_optimizer.network()
         optimizer = test_optimizer.by_layer(model, partition, seed=5, fused=fused)
-        difference, reference = test_optimizer.follow(model, optimizer, partition, 3, seed=5)
-        assert difference < 1e-12
-        assert optimizer.param_groups[0]["xi"] == pytest.approx(reference.state.xi["all"][0, 0], rel=1e-12)
+        expected = test_optimizer.advance_reference(partition, 3, seed=5)
+        assert test_optimizer.difference_after(3, model, optimizer, expected) < 1e-12
+        assert optimizer.param_groups[0]["xi"] == pytest.approx(expected.xi["all"][0, 0], rel=1e-12)
 
 
 @pytest.mark.parametrize("tau", [0.09, 2.0])

@@ -296,10 +296,15 @@ def few_digits(tmp_path, monkeypatch):
     monkeypatch.setenv("HEATBATH_DATA", str(tmp_path))
 
 
+def save_png(picture, path):
+    """Save a figure, or the figure of some axes, as a PNG only."""
+    getattr(picture, "figure", picture).savefig(path)
+
+
 @pytest.mark.parametrize("name", [name for name in paper.NAMES if name not in FAST])
 def test_every_experiment_runs_quickly(name, few_digits, tmp_path, monkeypatch):
     """Each runs from its settings to claims, tables and a picture, which is saved as a PNG only."""
-    monkeypatch.setattr(plotting, "save", lambda figure, path: figure.savefig(path))
+    monkeypatch.setattr(plotting, "save", save_png)
     (result,) = runner.reproduce([name], tmp_path, quick=True, again=False, make_callback=lambda name: None)
     assert isinstance(result, runner.ExperimentResult), result
     assert all(found.ours and found.verdict in report.MARKS for found in result.findings)

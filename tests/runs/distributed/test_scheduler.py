@@ -398,7 +398,8 @@ def test_experiments_run_on_an_executor(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "find", lambda name: chosen)
     monkeypatch.setattr(runner, "publish", lambda result: True)
     monkeypatch.setattr(runner, "fingerprint", lambda *_: "")
-    (result,) = runner.reproduce(["points"], tmp_path, True, True, lambda name: None, executor)
+    with pools.using(executor):
+        (result,) = runner.reproduce(["points"], tmp_path, True, True, lambda name: None)
     assert isinstance(result, runner.ExperimentResult)
     assert executor.tasks
 

@@ -865,11 +865,12 @@ def _run_length(steps: int | None, seconds: float | None, checks: ArgumentChecks
     """
     if steps is not None and seconds is not None:
         checks.problems.append("steps and seconds: give one of them, or none")
-    if seconds is not None:
-        return "seconds", checks.run(real, "seconds", seconds, accepted=POSITIVE)
+    length = "auto", LENGTH.steps
     if steps is not None:
-        return "steps", checks.run(whole, "steps", steps, low=1)
-    return "auto", LENGTH.steps
+        length = "steps", checks.run(whole, "steps", steps, low=1)
+    if seconds is not None:
+        length = "seconds", checks.run(real, "seconds", seconds, accepted=POSITIVE)
+    return length
 
 
 def _batch_size(data: Data, batch: int | None) -> int | None:
