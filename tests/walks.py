@@ -94,7 +94,7 @@ def torch_step() -> Callable[[], None]:
     return optimizer.step
 
 
-def explorer_frame() -> Callable[[], None]:
+def second_frame() -> Callable[[], None]:
     """Return a frame of an explorer's page whose two runs have made steps before."""
     from heatbath.explorer.session import Session, make_streams
     from heatbath.explorer.settings import read_settings
@@ -111,9 +111,14 @@ def explorer_frame() -> Callable[[], None]:
         for stream in session.streams.values():
             session.serve(stream)
 
-    for _ in range(2):  # the second compiles the program that measures the temperature
-        serve()
+    serve()
     return serve
+
+
+def explorer_frame() -> Callable[[], None]:
+    """Return the second frame of a session; one before has compiled the program that measures temperatures."""
+    second_frame()()
+    return second_frame()
 
 
 def warm(call: Callable[[], None]) -> Callable[[], Callable[[], None]]:

@@ -865,7 +865,7 @@ def _run_length(steps: int | None, seconds: float | None, checks: ArgumentChecks
     """
     if steps is not None and seconds is not None:
         checks.problems.append("steps and seconds: give one of them, or none")
-    length = "auto", LENGTH.steps
+    length: tuple[str, float] = "auto", LENGTH.steps
     if steps is not None:
         length = "steps", checks.run(whole, "steps", steps, low=1)
     if seconds is not None:
