@@ -116,7 +116,7 @@ def second_frame() -> Callable[[], None]:
 
 
 def explorer_frame() -> Callable[[], None]:
-    """Return the second frame of a session; one before has compiled the program that measures temperatures."""
+    """Return the second frame of a session; one before compiled how temperatures are measured."""
     second_frame()()
     return second_frame()
 
