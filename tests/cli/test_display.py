@@ -82,6 +82,20 @@ def test_lines_come_only_now_and_then_where_there_is_no_terminal():
     assert "step" not in console.file.getvalue()
 
 
+def test_a_run_of_less_than_a_second_gets_no_line_where_there_is_no_terminal():
+    plan, _ = prepare_run(
+        "train", merge_settings({}, {"problem": {"name": "spirals"}, "method": {"name": "lol"}}, [])
+    )
+    lines = []
+    for seconds in (0.9, 1.1):
+        console = Console(file=io.StringIO(), force_terminal=False)
+        with Display(plan, console) as display:
+            display._printed -= 60  # as if a minute had passed
+            display(hb.Progress(500, 1000, seconds, 0.25, {}, 0))
+        lines.append(console.file.getvalue().count("step 500"))
+    assert lines == [0, 1]
+
+
 def test_the_display_says_what_short_runs_are_and_how_long_the_run_may_be(sampled):
     given = {"problem": {"data": str(sampled / "size.csv"), "target": "size"}, "posterior": {"prior": 1.0}}
     method = {"name": "lala", "h": "auto", "gamma": "1"}

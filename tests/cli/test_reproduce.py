@@ -1,12 +1,16 @@
 """The command that runs the paper's experiments: what it lists, refuses and counts as finished."""
 
+import io
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
-from heatbath.cli.reproduce import _command_to_continue, _known_experiments, _write_reports
+from heatbath.cli.reproduce import _command_to_continue, _known_experiments, _print_verdicts, _write_reports
 from heatbath.paper import NAMES, find
+from heatbath.paper.claims import Finding
 
 
 def test_names_are_run_once_in_the_order_in_which_they_are_given():
@@ -24,6 +28,17 @@ def test_the_list_has_the_claims_of_the_named_experiments_only(call):
     assert (code, err) == (0, "")
     claims = [claim.text for claim in find("data").claims]
     assert json.loads(out) == {"data": {"title": find("data").title, "claims": claims}}
+
+
+def test_verdicts_are_coloured_and_the_numbers_of_a_title_are_not():
+    experiment = find("compare-4turn")
+    findings = [Finding("0.5 points", verdict) for verdict in ("holds", "does not hold")]
+    console = Console(file=io.StringIO(), force_terminal=True, width=200, color_system="standard")
+    result = SimpleNamespace(experiment=experiment, seconds=12.0, findings=findings)
+    _print_verdicts(console, result)
+    title, *verdicts = console.file.getvalue().splitlines()
+    assert title == f"\x1b[1m{experiment.name}\x1b[0m  {experiment.title}  (12 s)"
+    assert all("\x1b[3" in line for line in verdicts)
 
 
 def test_a_report_of_nothing_is_refused(refused, tmp_path):

@@ -277,6 +277,19 @@ def test_a_rewound_run_keeps_to_its_speed():
     assert all(0 <= stream.step <= most for stream in streams.values())
 
 
+def test_a_limited_speed_counts_from_the_moment_and_the_step_at_which_it_is_set():
+    session = Session(lambda text: None, lambda: None)
+    session.install(read_settings(SMALL), make_streams(read_settings(SMALL), lambda *message: None), "")
+    streams = list(session.streams.values())
+    for stream in streams:
+        session.serve(stream)
+        stream.work(PATIENCE, 10)
+    begin = time.perf_counter()
+    session.set_speed(100)
+    assert [stream.pace_start.step for stream in streams] == [10, 10]
+    assert all(begin <= stream.pace_start.time <= time.perf_counter() for stream in streams)
+
+
 @pytest.mark.parametrize("late", [0.0, 0.2, 5.0])
 @pytest.mark.parametrize("speed", [1, 3, 10, 100])
 def test_a_slow_run_makes_its_step_however_late_its_worker_is(speed, late):

@@ -7,6 +7,23 @@ from heatbath.paper import comparisons
 from tests.paper.made_up import adams, check_every_claim, pair, reaching, stepsizes
 
 
+def coefficients(partition):
+    """Return h, the coefficients of the hidden layers and the friction of the output layer."""
+    hidden = partition.methods["hidden"]
+    output = partition.methods["output"]
+    return partition.h, hidden.tau, hidden.sigma, hidden.epsilon, output.gamma
+
+
+def test_adlala_has_the_paper_s_coefficients():
+    """Those in the captions: h, τ, σ, ε and γ."""
+    four_turns = comparisons.TUNED.settings["adlala"]
+    easy = comparisons.EASY.settings["methods"]["AdLaLa"]
+    hard = comparisons.hard_methods()["AdLaLa"]
+    assert coefficients(four_turns) == (0.25, 1e-4, 0.01, 0.05, 0.1)
+    assert coefficients(easy) == (0.2, 1e-4, 0.001, 0.1, 10.0)
+    assert coefficients(hard) == (0.1, 1e-4, 0.001, 0.1, 5.0)
+
+
 def test_every_claim_about_tuned_methods_can_hold_and_fail():
     check_every_claim(
         "compare-4turn",

@@ -70,6 +70,12 @@ def test_a_report_needs_nothing_else_runs_nothing_and_shows_names_as_they_are(re
 HINTS = "(all) => all.map((e) => [e.scrollWidth > e.clientWidth, getComputedStyle(e, '::before').content])"
 
 
+def test_the_prediction_that_counts_is_highlighted_in_the_results_of_one_run_only(report, other_reports):
+    _, sweep = other_reports
+    assert 'class="first"' in report.read_text()
+    assert 'class="first"' not in sweep.read_text()
+
+
 def check_legible(page):
     """Check that nothing is too wide or too small, at both widths and in both colour schemes."""
     for width, scheme in ((1280, "light"), (400, "dark")):

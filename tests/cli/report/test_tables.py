@@ -10,7 +10,7 @@ import heatbath as hb
 from heatbath.cli.errors import as_json
 from heatbath.cli.report.contents import report_on_run
 from heatbath.cli.report.markdown import report_to_markdown
-from heatbath.cli.report.tables import confusion_table, format_estimate, results_table
+from heatbath.cli.report.tables import caption, confusion_table, format_estimate, results_table
 from heatbath.cli.report.terminal import report_to_terminal
 from heatbath.diagnostics.statistics import Measured
 from tests.evaluation.runs import METHOD, problem, trained
@@ -35,6 +35,16 @@ def test_the_table_has_a_row_for_each_measure_and_a_column_for_each_prediction(t
     assert text.index('"averaged"') < text.index('"single"') < text.index('"baselines"')
     assert report_to_markdown(report).count("\n") > len(rows)
     assert report_to_terminal(report)[0].row_count == len(rows)
+
+
+def test_the_caption_says_of_the_linear_model_only_that_it_has_fewer_examples(monkeypatch):
+    report = report_on_run("train", trained("binary"))
+    count = report.problem.X_train.shape[1]
+    assert "fitted" not in caption(report)
+    monkeypatch.setattr("heatbath.cli.report.tables.linear_training_size", lambda problem: count - 1)
+    assert f"logistic regression is fitted to {count - 1:,} of {count:,} training examples" in caption(report)
+    without_model = replace(report, baselines={"constant": report.baselines["constant"]})
+    assert "fitted" not in caption(without_model)
 
 
 def test_numbers_have_three_digits_and_no_more():

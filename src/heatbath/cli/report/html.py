@@ -129,7 +129,10 @@ def report_to_html(report: RunReport | SearchReport, figures: Sequence[Path], se
 def _search_results(report: SearchReport) -> list[str]:
     """Return the lines on the best method, the best candidates, and the results of the fresh runs."""
     lines = [f'<p class="lead">The best is <strong>{escape(report.result.winner)}</strong>.</p>']
-    lines += ["<h2>Best candidates</h2>", _table("Best candidates", tables.search_table(report))]
+    lines += [
+        "<h2>Best candidates</h2>",
+        _table("Best candidates", tables.search_table(report), stresses_first=False),
+    ]
     lines += [_paragraph(tables.sentence(tables.search_title(report)))]
     lines += [_paragraph(tables.sentence(note), "warn") for note in tables.edge_notes(report)]
     if report.fresh is None:
@@ -298,7 +301,7 @@ def _warnings(report: RunReport) -> list[str]:
     return warnings
 
 
-def _table(label: str, table: tables.TextTable, stresses_first: bool = False) -> str:
+def _table(label: str, table: tables.TextTable, stresses_first: bool) -> str:
     """Return a table that can be scrolled sideways.
 
     Parameters
