@@ -25,7 +25,7 @@ def test_an_error_names_all_wrong_arguments():
         make_sampler().run(steps=0, seconds=3.0, progress=3)
 
 
-@pytest.mark.parametrize(("examples", "batch"), [(256, None), (257, 128)])
+@pytest.mark.parametrize(("examples", "batch"), [(256, 256), (257, 128)])
 def test_small_tables_are_seen_whole_at_every_step_and_larger_ones_in_batches(examples, batch):
     x, y = torch.randn(examples, 2), torch.randn(examples, 1)
     sampler = ht.Sampler(torch.nn.Linear(2, 1), F.mse_loss, (x, y), task="regression")
