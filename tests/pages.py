@@ -3,11 +3,6 @@
 import re
 import subprocess
 import sys
-import warnings
-from contextlib import chdir
-from functools import partial
-
-from tests.processes import run_in_copy, run_script
 
 
 def run_python(*arguments, **options):
@@ -32,26 +27,7 @@ def snippets(page):
 
 
 def run_snippets(page, folder):
-    """Run the snippets of a page in a folder, with warnings as errors and the imports of this process.
-
-    They run in a copy of this process, where whatever they register is gone afterwards. Those of torch, which
-    hangs after a fork, run in this process, and those that start processes in an interpreter of their own.
-    """
-    text = snippets(page)
+    """Run the snippets of a page in a folder, with warnings as errors."""
     program = folder / f"{page.stem}.py"
-    program.write_text(text, encoding="utf-8")
-    if 'if __name__ == "__main__":' in text:
-        run_python("-W", "error", str(program), cwd=folder)
-    elif "torch" in text:
-        with chdir(folder), warnings.catch_warnings():
-            warnings.simplefilter("error")
-            exec(compile(text, program, "exec"), {"__name__": "__main__"})
-    else:
-        done = run_in_copy(partial(run_with_errors, program), folder)
-        assert done.returncode == 0, done.stderr
-
-
-def run_with_errors(program):
-    """Run a file as Python does with the option -W error."""
-    warnings.simplefilter("error")
-    run_script(program)()
+    program.write_text(snippets(page), encoding="utf-8")
+    return run_python("-W", "error", str(program), cwd=folder)

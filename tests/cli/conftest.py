@@ -6,6 +6,7 @@ import pytest
 from heatbath import plotting
 from heatbath.cli import main
 from heatbath.cli.report import figures
+from heatbath.plotting import output
 from tests.cli.arguments import ADLALA, QUICK, REGRESSION, SMALL, TABLE, Input
 
 
@@ -34,7 +35,7 @@ def svg_only(monkeypatch):
     """Save figures as SVG only, since drawing them takes longest."""
 
     def save(picture, path):
-        getattr(picture, "figure", picture).savefig(path.with_suffix(".svg"))
+        output._figure(picture).savefig(path.with_suffix(".svg"))
         return path, path.with_suffix(".svg")
 
     monkeypatch.setattr(plotting, "save", save)

@@ -26,6 +26,7 @@ from heatbath.cli.report import figures
 from heatbath.datasets.mnist import MNIST
 from heatbath.runs import file, simulation
 from tests.cli.arguments import ADLALA, HEATBATH, REGRESSION, SMALL, WHOLE, rows_of
+from tests.patience import PATIENCE, wait_until
 from tests.processes import killed_after_writing, start_copy, was_killed
 from tests.runs import differences
 
@@ -426,6 +427,36 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
     assert begun == [reached]  # it continues, and does not start over
     assert json.loads(out)["steps"] == 60_000
     assert differing_files(folder, expected) == []
+
+
+HELD_WHILE_WRITING = """
+import sys, time
+from pathlib import Path
+from heatbath.cli import main
+from heatbath.runs import file
+has_begun, is_pressed, write = Path(sys.argv.pop(1)), Path(sys.argv.pop(1)), file.write
+def held(path, data):  # so that no machine is too quick for whoever wants to interrupt it
+    write(path, data)
+    has_begun.touch()
+    while not is_pressed.exists():
+        time.sleep(0.01)
+file.write = held
+main()
+"""
+
+
+def test_ctrl_c_ends_the_process_with_130_and_one_line(tmp_path):
+    """Whatever runs when the process ends prints nothing and leaves its code as it is."""
+    begun, pressed, folder = tmp_path / "begun", tmp_path / "pressed", tmp_path / "run"
+    held = [sys.executable, "-c", HELD_WHILE_WRITING, begun, pressed]
+    command = [*held, "train", *LONG, "--every", "0", "--out", folder]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert wait_until(lambda: begun.exists() or process.poll() is not None)
+    process.send_signal(signal.SIGINT)
+    pressed.touch()
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (130, ""), err
+    assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume {folder}"
 
 
 def test_a_finished_run_can_be_resumed_and_stays_as_it_is(trained, call, no_pictures):

@@ -85,12 +85,15 @@ def message(random):
     return text[: random.randrange(len(text))] if kind < 0.35 else text
 
 
-def test_ten_thousand_fuzzed_messages_are_parsed_or_refused_with_all_their_errors():
+def test_ten_thousand_fuzzed_messages_are_parsed_or_refused_with_a_field_and_a_reason():
     chance = random.Random(7)
     parsed, problems = Counter(), []
     for _ in range(10_000):
         try:
-            parsed[parse_message(message(chance))["type"]] += 1
+            content = parse_message(message(chance))
+            if content["type"] == "setup":
+                read_settings(content.get("settings"))
+            parsed[content["type"]] += 1
         except SettingsError as error:
             problems += error.errors
             parsed["refused"] += 1

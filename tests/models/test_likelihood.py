@@ -336,7 +336,7 @@ def test_location_and_scale_of_students_law_have_the_posterior_that_is_known(tem
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
 def test_a_draw_of_the_variance_leaves_its_law_given_the_residuals_as_it_is(temperature):
     """Chains start with s² from its law at fixed residuals; one draw, by the reference; and a wrong one."""
-    r2, count = (Y - 0.4) ** 2, 4_000
+    r2, count = (Y - 0.4) ** 2, 20_000
     given, network = make_problem("regression", np.zeros((30, 1)), Y[:, None]), hb.MLP(())
     partition = hb.Partition(LANGEVIN, 0.1, hb.Posterior(temperature=temperature, degrees=4.0))
     settled = settle(partition, network, given, 30)

@@ -19,6 +19,7 @@ from heatbath.cli import app
 from heatbath.paper import report, runner
 from heatbath.paper.claims import FAILS, HOLDS, IN_PART
 from heatbath.paper.experiment import Settings
+from heatbath.plotting import output
 from heatbath.runs import file
 
 FAST = ("data", "line-spiral", "points")
@@ -297,8 +298,8 @@ def few_digits(tmp_path, monkeypatch):
 
 
 def save_png(picture, path):
-    """Save a figure, or the figure of some axes, as a PNG only."""
-    getattr(picture, "figure", picture).savefig(path)
+    """Save a figure, or the figure of some axes, as a PNG only, with the type check of `plotting.save`."""
+    output._figure(picture).savefig(path)
 
 
 @pytest.mark.parametrize("name", [name for name in paper.NAMES if name not in FAST])

@@ -102,7 +102,7 @@ def gauss(count):
     return nodes, weights / weights.sum()
 
 
-def stationary_moments(word, h, in_theta=56, in_p=14, in_noise=8):
+def stationary_moments(word, h, in_theta=56, in_p=14, in_noise=12):
     """Return E θ², E θp and E p² at the end of the word, from its one-step kernel."""
     slots = sum(s.slot is not None for s in parse(word, type(method_of(word, TAU)).__name__))
     (x, wx), (y, wy), (z, wz) = gauss(2 * in_theta), gauss(2 * in_p), gauss(in_noise)

@@ -1,4 +1,4 @@
-"""Leave out the tests of heatbath.torch where PyTorch is not installed, and give each test one thread."""
+"""Leave out the tests of heatbath.torch where PyTorch is not installed, and give each module one thread."""
 
 import pytest
 
@@ -8,7 +8,7 @@ if not is_installed("torch"):
     collect_ignore_glob = ["*"]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def limit_threads():
     """Limit torch to one thread, since models of tests are too small to gain from several.
 

@@ -1,13 +1,12 @@
-"""Four processes: `main(FOLDER)` writes what each of them came to.
+"""Four processes: `python -m tests.torch.ddp FOLDER` writes what each of them came to.
 
-Imports are made once, before they part, and so is compiled code loaded. They are copies of the process that
-calls `main`, which may have used torch's OpenMP, so each of them has one thread. Meshes of one, two and four
-of them are made within, so that a run in all three ways costs one start.
+Imports are made once, before they part. Meshes of one, two and four of them are made within, so that a run in
+all three ways costs one start.
 """
 
 import copy
-import gc
 import multiprocessing.connection
+import sys
 import traceback
 import warnings
 
@@ -456,18 +455,8 @@ def run_process(folder, rank):
     dist.destroy_process_group()
 
 
-def load_compiled_code():
-    """Make a step with either type, which loads compiled code into this process and its children."""
-    for kind in (torch.float32, torch.float64):
-        parameter = torch.nn.Parameter(torch.zeros(3, dtype=kind))
-        parameter.grad = torch.zeros(3, dtype=kind)
-        build_langevin([parameter], seed=1, fused=True).step()
-
-
 def main(folder):
     """Run all processes; if one fails, end the others."""
-    load_compiled_code()
-    gc.freeze()
 
     def child(rank):
         try:
@@ -488,3 +477,7 @@ def main(folder):
             for process in alive:
                 process.terminate()
             raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -16,7 +16,7 @@ from heatbath.tuning import search
 from heatbath.tuning.halving import ROUNDS
 from heatbath.tuning.search import held_out, score_candidates
 from heatbath.tuning.trials import RUNGS
-from tests.processes import start_copy, was_killed
+from tests.processes import run_in_copy
 
 pytestmark = pytest.mark.filterwarnings("ignore::heatbath.SearchEdgeWarning")  # searches here are very short
 
@@ -239,7 +239,8 @@ def test_a_search_that_is_killed_continues(tmp_path):
         if progress.step > 0.2 * progress.steps:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    assert was_killed(start_copy(lambda: tuned(progress=kill, checkpoint=tmp_path / "search")))
+    killed = run_in_copy(lambda: tuned(progress=kill, checkpoint=tmp_path / "search"))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     files = sorted(path.name for path in (tmp_path / "search").iterdir())
     assert files == ["round-1-1.nc", "round-1-2.nc", "round-1-3.nc", "round-1-4.nc", "round-2-1.nc"]
     told = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from types import FrameType
 
 
 class DivergedWarning(RuntimeWarning):
@@ -145,10 +146,19 @@ class DifferentBitsWarning(RuntimeWarning):
 
 
 def warn(message: str | Warning, kind: type[Warning] = RuntimeWarning) -> None:
-    """Issue a warning at the line outside of this package that has called it, directly or indirectly."""
+    """Issue a warning at the line outside of heatbath and torch that has called it, directly or indirectly.
+
+    Calls of optimisers and modules pass through functions of torch.
+    """
     frame = sys._getframe(1)  # of the caller
     level = 2  # its number, counted from the call of `warnings.warn`
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "heatbath":
+    while frame.f_back is not None and _top_package(frame) in ("heatbath", "torch"):
         frame = frame.f_back
         level += 1
     warnings.warn(message, kind, stacklevel=level)
+
+
+def _top_package(frame: FrameType) -> str:
+    """Return the name of the package, without subpackages, in which the code of a frame stands."""
+    module: str = frame.f_globals.get("__name__", "")
+    return module.partition(".")[0]

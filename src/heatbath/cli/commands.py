@@ -98,7 +98,7 @@ class RunOptions(NamedTuple):
 
 
 @takes_settings("problem", "network", "method", "posterior", "training", without=("executor",))
-def train(*, options: dict[Setting, Any], run: RunOptions) -> None:
+def train(*, options: dict[Setting, Any], run_options: RunOptions) -> None:
     """Train or sample a network with one method, in several independent chains.
 
     Without --method, heatbath samples the posterior as its scikit-learn estimators do, with nothing to
@@ -114,20 +114,20 @@ def train(*, options: dict[Setting, Any], run: RunOptions) -> None:
 
     heatbath train --data FILE.csv --target COLUMN --method lala --h auto --gamma 1 --prior 1 --steps auto
     """
-    _start("train", options, [], run)
+    _start("train", options, [], run_options)
 
 
 @takes_settings("problem", "network", "posterior", "training")
-def compare(*, options: dict[Setting, Any], method: Compared = None, run: RunOptions) -> None:
+def compare(*, options: dict[Setting, Any], method: Compared = None, run_options: RunOptions) -> None:
     """Compare methods on one problem, from the same starts and with the same mini-batches.
 
     heatbath compare --problem spirals --turns 4 --method adlala:h=0.25 --method adam:h=0.005
     """
-    _start("compare", options, method or [], run)
+    _start("compare", options, method or [], run_options)
 
 
 @takes_settings("problem", "network", "method", "posterior", "training")
-def sweep(*, options: dict[Setting, Any], run: RunOptions) -> None:
+def sweep(*, options: dict[Setting, Any], run_options: RunOptions) -> None:
     """Train at every point of a grid of coefficients.
 
     Write several values as a list, such as 1e-5,1e-4, or as a range FIRST:LAST:COUNT with logarithmic
@@ -135,11 +135,11 @@ def sweep(*, options: dict[Setting, Any], run: RunOptions) -> None:
 
     heatbath sweep --problem spirals --method lol --tau 0,1e-4,1e-3 --h 0.05:0.4:4
     """
-    _start("sweep", options, [], run)
+    _start("sweep", options, [], run_options)
 
 
 @takes_settings("problem", "network", "search")
-def tune(*, options: dict[Setting, Any], method: Tuned = None, run: RunOptions) -> None:
+def tune(*, options: dict[Setting, Any], method: Tuned = None, run_options: RunOptions) -> None:
     """Search for good coefficients of methods, then train again with the best of each method.
 
     A coefficient has its default range, a range that you choose, LOW..HIGH, or a fixed value. Candidates are
@@ -151,7 +151,7 @@ def tune(*, options: dict[Setting, Any], method: Tuned = None, run: RunOptions) 
 
     heatbath tune --data FILE.csv --target COLUMN --method lol --method adam:h=1e-4..0.1,beta1=0.9
     """
-    _start("tune", options, method or [], run)
+    _start("tune", options, method or [], run_options)
 
 
 def resume(
@@ -175,11 +175,11 @@ def resume(
     from heatbath.cli.run_folder import SETTINGS
     from heatbath.cli.settings import merge_settings, read_settings, write_settings
 
-    run = RunOptions(threads=threads, executor=executor, every=every, json=json)
+    run_options = RunOptions(threads=threads, executor=executor, every=every, json=json)
     with ending(USAGE):
         if not (folder / SETTINGS).is_file():
             raise FileNotFoundError(f"{folder} holds no run: there is no {SETTINGS} in it")
-        _check_options(run)
+        _check_options(run_options)
         command, sections = read_settings(folder / SETTINGS)
         settings = merge_settings(sections, {}, [])
         if steps is not None:
@@ -190,7 +190,7 @@ def resume(
     if steps is not None:
         with ending(FAILURE):
             write(folder / SETTINGS, write_settings(command, complete))
-    _execute(command, prepared, complete, folder, run)
+    _execute(command, prepared, complete, folder, run_options)
 
 
 def _extended_ends(command: str, settings: Settings, folder: Path, steps: int) -> list[int]:
@@ -228,7 +228,7 @@ def _extended_ends(command: str, settings: Settings, folder: Path, steps: int) -
     return [*ends, run.step + steps]
 
 
-def _start(command: str, options: dict[Setting, Any], methods: list[str], run: RunOptions) -> None:
+def _start(command: str, options: dict[Setting, Any], methods: list[str], run_options: RunOptions) -> None:
     """Start a new run in a folder of its own, and report on it.
 
     Wrong settings are refused before anything is written. Data from a pipe are the exception: a pipe can be
@@ -252,11 +252,11 @@ def _start(command: str, options: dict[Setting, Any], methods: list[str], run: R
     from heatbath.cli.settings import merge_settings, read_settings, write_settings
 
     with ending(USAGE):
-        _check_options(run)
-        check_free(run.out)
+        _check_options(run_options)
+        check_free(run_options.out)
         sections: Settings = {}
-        if run.settings is not None:
-            _, sections = read_settings(run.settings, command)
+        if run_options.settings is not None:
+            _, sections = read_settings(run_options.settings, command)
         settings = merge_settings(sections, sections_of(options), methods)
         pipe = open_pipe(settings["problem"].get("data"))
 
@@ -265,7 +265,7 @@ def _start(command: str, options: dict[Setting, Any], methods: list[str], run: R
     try:
         if pipe is not None:
             with ending(FAILURE), pipe as source:
-                folder = claim_folder(run.out, "-".join([TABLE, *suffix]), "")
+                folder = claim_folder(run_options.out, "-".join([TABLE, *suffix]), "")
                 write(folder / TABLE, lambda file: copyfileobj(source, file))
             settings = settings | {"problem": settings["problem"] | {"data": str(folder / TABLE)}}
 
@@ -274,12 +274,12 @@ def _start(command: str, options: dict[Setting, Any], methods: list[str], run: R
             text = write_settings(command, complete)
         with ending(FAILURE):
             if folder is None:
-                folder = claim_folder(run.out, "-".join([prepared.problem.name, *suffix]), text)
+                folder = claim_folder(run_options.out, "-".join([prepared.problem.name, *suffix]), text)
             else:
                 write(folder / SETTINGS, text)
 
         introduce(prepared.problem, complete, is_default=command == "train" and not settings["method"])
-        _execute(command, prepared, complete, folder, run)
+        _execute(command, prepared, complete, folder, run_options)
     except (typer.Exit, KeyboardInterrupt) as stop:
         # An exit with INTERRUPTED comes from a run that can be resumed, so its folder must stay
         if folder is not None and getattr(stop, "exit_code", USAGE) in (FAILURE, USAGE):
@@ -309,19 +309,19 @@ def _prepare(command: str, settings: Settings) -> tuple[Prepared, Settings]:
     return prepare_run(command, settings)
 
 
-def _check_options(run: RunOptions) -> None:
+def _check_options(run_options: RunOptions) -> None:
     """Raise an error for wrong threads, unknown workers, or a negative time between checkpoints."""
     from heatbath.engine.threads import thread_count
     from heatbath.runs.distributed.pools import check_name
 
-    if run.executor is not None:
-        check_name(run.executor)
-    thread_count(run.threads)
-    real("every", run.every, NON_NEGATIVE)
+    if run_options.executor is not None:
+        check_name(run_options.executor)
+    thread_count(run_options.threads)
+    real("every", run_options.every, NON_NEGATIVE)
 
 
 def _execute(
-    command: str, prepared: Prepared, settings: Settings, folder: Path, execution: RunOptions
+    command: str, prepared: Prepared, settings: Settings, folder: Path, run_options: RunOptions
 ) -> None:
     """Run what was prepared, or continue it from the state in its folder, and write the report.
 
@@ -335,7 +335,7 @@ def _execute(
         Its complete settings, which list the extensions of the run.
     folder
         Folder for the state, the results and the report.
-    execution
+    run_options
         Threads, checkpoints, workers and output.
     """
     from heatbath.cli.plans import extension_ends
@@ -343,19 +343,19 @@ def _execute(
     from heatbath.runs.distributed.pools import using_named
 
     try:
-        with ending(FAILURE), using_named(execution.executor):
+        with ending(FAILURE), using_named(run_options.executor):
             if isinstance(prepared, Tuning):
-                report: RunReport | SearchReport = _search(prepared, folder, execution)
+                report: RunReport | SearchReport = _search(prepared, folder, run_options)
             else:
-                report = _train(command, prepared, extension_ends(settings), folder, execution)
-            _write_report(report, folder, execution.json)
+                report = _train(command, prepared, extension_ends(settings), folder, run_options)
+            _write_report(report, folder, run_options.json)
     except KeyboardInterrupt:
         complain(f"interrupted; continue with: heatbath resume {shlex.quote(str(folder))}")
         raise typer.Exit(INTERRUPTED) from None
 
 
 def _train(
-    command: str, prepared: Plan | AutomaticRun, ends: list[int], folder: Path, execution: RunOptions
+    command: str, prepared: Plan | AutomaticRun, ends: list[int], folder: Path, run_options: RunOptions
 ) -> RunReport:
     """Run a plan and its extensions, save the run, and report on it.
 
@@ -369,7 +369,7 @@ def _train(
         Steps at which the run ends after each extension, in order; empty if there are none.
     folder
         Folder in which the run is saved.
-    execution
+    run_options
         Threads, checkpoints and output.
 
     Raises
@@ -388,8 +388,11 @@ def _train(
     constant = constant_baseline(plan)
     with Display(prepared, Console(stderr=True), constant=constant) as display:
         options: ExecutionOptions = {
-            "threads": execution.threads, "progress": display, "checkpoint": path, "every": execution.every
-        }  # fmt: skip
+            "threads": run_options.threads,
+            "progress": display,
+            "checkpoint": path,
+            "every": run_options.every,
+        }
         run = _run_with_extensions(prepared, plan.problem, ends, path, options)
     run.save(path)  # checkpoints only warn when they fail, so the final state is saved again, with an error
     if not run.finished:
@@ -443,7 +446,7 @@ def _run_with_extensions(
     return run
 
 
-def _search(tuning: Tuning, folder: Path, execution: RunOptions) -> SearchReport:
+def _search(tuning: Tuning, folder: Path, run_options: RunOptions) -> SearchReport:
     """Search for the best candidates, train them in fresh runs, and report on both.
 
     The state of the search, the fresh runs and the table of candidates, table.csv, are written to the folder.
@@ -458,7 +461,7 @@ def _search(tuning: Tuning, folder: Path, execution: RunOptions) -> SearchReport
     from heatbath.cli.report.contents import report_on_search
     from heatbath.runs.distributed.pools import chosen_pool
 
-    options = {"threads": execution.threads, "every": execution.every, "pool": chosen_pool(None)}
+    options = {"threads": run_options.threads, "every": run_options.every, "pool": chosen_pool(None)}
     console = Console(stderr=True)
     with Display(tuning.plan, console, "searching") as display:
         result = tuning.find(folder, options, display)

@@ -232,17 +232,17 @@ def takes_settings(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         """Return the command with a signature from which Typer makes all options.
 
-        The signature has the command's own parameters except `options`, one for each field of `run`, and one
-        for each setting.
+        The signature has the command's own parameters except `options`, one for each field of `run_options`,
+        and one for each setting.
         """
         own_parameters = dict(inspect.signature(command, eval_str=True).parameters)
         own_parameters.pop("options")
-        run_options: dict[str, inspect.Parameter] = {}
+        option_fields: dict[str, inspect.Parameter] = {}
         parameters: list[inspect.Parameter] = []
         for name, parameter in own_parameters.items():
-            if name == "run":
-                run_options = _field_parameters(parameter.annotation, without)
-                parameters += run_options.values()
+            if name == "run_options":
+                option_fields = _field_parameters(parameter.annotation, without)
+                parameters += option_fields.values()
             else:
                 parameters.append(parameter)
         parameters += [_option_parameter(setting) for setting in settings]
@@ -255,9 +255,9 @@ def takes_settings(
                 value = arguments.pop(setting.argument)
                 if value not in (None, []):
                     options[setting] = value
-            if run_options:
-                values = {name: arguments.pop(name) for name in run_options}
-                arguments["run"] = own_parameters["run"].annotation(**values)
+            if option_fields:
+                values = {name: arguments.pop(name) for name in option_fields}
+                arguments["run_options"] = own_parameters["run_options"].annotation(**values)
             command(options=options, **arguments)
 
         # Typer reads the options from the signature and the annotations of the function
@@ -272,7 +272,8 @@ def _field_parameters(options: Any, without: Collection[str]) -> dict[str, inspe
     """Return a parameter for each field of a NamedTuple, by name, except some fields."""
     annotations = get_type_hints(options, include_extras=True)
     parameters = {}
-    for name, default in options._field_defaults.items():
+    for name in options._fields:
+        default = options._field_defaults.get(name, inspect.Parameter.empty)
         if name not in without:
             parameters[name] = inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotations[name]

@@ -216,18 +216,20 @@ def _scaled_problem(
         _scaled(examples.X_test, shift, scale), _scaled(examples.Y_test, *target_units),
         features,  # type: ignore[arg-type]  # Problem makes a tuple of it, or says why not
         targets, shift, scale, *target_units,
-        weights_train=_at(examples.weights, None),
-        weights_test=_at(examples.weights_test, None),
+        weights_train=_as_only_draw(examples.weights),
+        weights_test=_as_only_draw(examples.weights_test),
         class_factors=factors_by_class,
     )  # fmt: skip
 
 
-def _at(weights: Floats | None, index: NDArray[np.int64] | None) -> Floats | None:
-    """Return the weights of some rows, or for None those of all rows as the only draw, (1, rows).
-
-    Without weights, return None.
-    """
+def _at(weights: Floats | None, index: NDArray[np.int64]) -> Floats | None:
+    """Return the weights of some rows; None stays None."""
     return None if weights is None else weights[index]
+
+
+def _as_only_draw(weights: Floats | None) -> Floats | None:
+    """Return the weights of rows as those of the only draw, (1, rows); None stays None."""
+    return None if weights is None else weights[None]
 
 
 def _scaled(values: Floats, shift: Floats, scale: Floats) -> Floats:

@@ -64,7 +64,7 @@ def _act_c(moment: Moment) -> None:
 
 def _act_d(moment: Moment) -> None:
     """Add driving noise."""
-    moment.p = D(moment.p, moment.R, moment.t, driving_noise(moment))
+    moment.p = D(moment.p, moment.R, moment.t, _drive(moment))
 
 
 def _act_e(moment: Moment) -> None:
@@ -81,7 +81,12 @@ def _act_e(moment: Moment) -> None:
 
 def _act_f(moment: Moment) -> None:
     """Apply friction ξ and driving noise together."""
-    moment.p = F(moment.p, moment.R, moment.t, _friction(moment), driving_noise(moment))
+    moment.p = F(moment.p, moment.R, moment.t, _friction(moment), _drive(moment))
+
+
+def _drive(moment: Moment) -> float:
+    """Return σ, which is √(2γτ) if there is a damping γ; the reference's own formula, to compare with."""
+    return math.sqrt(2 * moment["damping"] * float(moment.tau)) if moment["damping"] > 0 else moment["sigma"]
 
 
 def _time_of_friction(values: Values) -> object:
@@ -94,7 +99,7 @@ def _columns_c(values: Values) -> Columns:
     return [_time_of_friction(values)]
 
 
-def driving_noise(values: Moment | Values | Mapping[str, float]) -> Any:
+def driving_noise(values: Values | Mapping[str, float]) -> Any:
     """Return σ, which is √(2γτ) if there is a damping γ: a number, or an array over steps."""
     damping = values["damping"]
     if not _is_nonzero(damping):

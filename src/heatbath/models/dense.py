@@ -171,6 +171,11 @@ class MLP:
         inputs = np.asarray(x, np.float64)
         sizes = self.sizes(inputs.shape[-1], outputs)
         if inputs.ndim > 2:
+            if inputs.shape[:-2] != parameters.shape[:-1]:
+                raise ValueError(
+                    "x must have the same inputs for all networks, or inputs for each: it has them for "
+                    f"{inputs.shape[:-2]}, and theta has {parameters.shape[:-1]} networks"
+                )
             return self._forward_stack(parameters, inputs, sizes)
         network_outputs = np.empty((*parameters.shape[:-1], len(inputs), outputs))
         block_size = block(AT_ONCE // max(sizes[1:]))

@@ -14,12 +14,12 @@ from heatbath.methods import Adam
 from heatbath.methods.partition import Partition
 from heatbath.models.dense import MLP
 from heatbath.paper.claims import Claim, Finding, judge_above
+from heatbath.paper.comparisons import compare_methods
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
 from heatbath.paper.figures import draw_small_map
 from heatbath.paper.side_by_side import (
     Array,
     adlala,
-    compare_methods,
     final_values,
     method_names,
     scores_by_axes,

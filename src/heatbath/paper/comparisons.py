@@ -20,6 +20,7 @@ from heatbath.paper.claims import (
     Finding,
     combine_strictly,
     combine_verdicts,
+    compare_runs,
     compare_with_paper,
     judge_above,
     judge_below,
@@ -30,7 +31,6 @@ from heatbath.paper.interpretations import interpretation_accuracies, interpreta
 from heatbath.paper.side_by_side import (
     Array,
     adlala,
-    compare_methods,
     final_values,
     method_names,
     scores_by_axes,
@@ -78,6 +78,11 @@ def best_setting(data: xr.Dataset, kind: str) -> str:
 def settings_of(data: xr.Dataset, beginning: str) -> list[str]:
     """Return the names of methods that begin with a text, such as "Adam" or "SGLD σ=0.1 "."""
     return [name for name in method_names(data) if name.startswith(beginning)]
+
+
+def compare_methods(data: xr.Dataset, first: str, second: str) -> Finding:
+    """Judge whether one method ends with a higher accuracy than another."""
+    return compare_runs(final_values(data, method=first), final_values(data, method=second))
 
 
 def judge_against_best(kind: str) -> Callable[[xr.Dataset], Finding]:

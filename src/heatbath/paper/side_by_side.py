@@ -14,7 +14,6 @@ from heatbath.datasets import Problem, spirals
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.methods.partition import Partition
 from heatbath.models.dense import MLP
-from heatbath.paper.claims import Finding, compare_runs
 from heatbath.paper.experiment import ProgressCallback, Settings
 from heatbath.plotting import plane
 from heatbath.runs.grid import Methods
@@ -153,11 +152,6 @@ def final_values(data: xr.Dataset, name: str = "accuracy", **labels: Any) -> Arr
     if "record" in selected.dims:
         selected = selected.isel(record=-1)
     return np.asarray(selected.values)
-
-
-def compare_methods(data: xr.Dataset, first: str, second: str) -> Finding:
-    """Judge whether one method ends with a higher accuracy than another."""
-    return compare_runs(final_values(data, method=first), final_values(data, method=second))
 
 
 def method_names(data: xr.Dataset) -> list[str]:

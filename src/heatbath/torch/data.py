@@ -250,17 +250,14 @@ def _data_problems(data: object, validation: object, batch: object) -> list[str]
 
 
 def find_data_problems(data: object, batch: object) -> list[str]:
-    """Return messages if data are neither tensors nor a loader, or don't go with a batch size; else none."""
+    """Return what is wrong with training data, or with a batch size given with them; [] if nothing is."""
     if is_pair(data):
         return _pair_problems("data", data)
-    problems = []
     if not is_loader(data, repeatable=True):
-        problems.append(f"data must be tensors (X, y), or {LOADER}; got {_type_text(data)}")
+        return [f"data must be tensors (X, y), or {LOADER}; got {_type_text(data)}"]
     if batch is not None:
-        problems.append(
-            f"batch applies to tensors only, and a loader has its own batches; got batch={shown(batch)}"
-        )
-    return problems
+        return [f"batch applies to tensors only, and a loader has its own batches; got batch={shown(batch)}"]
+    return []
 
 
 def _pair_problems(label: str, pair: tuple[Tensor, Tensor]) -> list[str]:
@@ -360,7 +357,7 @@ def find_task(
         if loss is None:
             batch_problem = find_target_problem(task, outputs, checked_targets)
         if not batch_problem:
-            batch_problem = find_loss_problem(loss or TASK_LOSSES[task], outputs, targets)
+            batch_problem = find_loss_problem(TASK_LOSSES[task] if loss is None else loss, outputs, targets)
     if not batch_problem:
         batch_problem = _validation_batch_problem(task, model, data.validation)
     if batch_problem:

@@ -2,7 +2,9 @@
 
 import copy
 import re
-import warnings
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +13,6 @@ from torch import nn
 import heatbath as hb
 import heatbath.torch as ht
 from heatbath.torch.optim.seeds import counted_anew
-from tests.processes import run_in_copy
 
 
 def step_once(optimizer, parameter):
@@ -104,14 +105,9 @@ def test_tune_finds_the_same_where_a_function_makes_the_optimiser():
 def processes(tmp_path_factory):
     """Return the results of four processes, which are started once for all tests."""
     folder = tmp_path_factory.mktemp("processes")
-
-    def work():
-        warnings.simplefilter("ignore")  # of torch, which calls what it has deprecated
-        from tests.torch.ddp import main
-
-        main(folder)
-
-    done = run_in_copy(work)
+    command = [sys.executable, "-m", "tests.torch.ddp", folder]
+    where = Path(__file__).parents[3]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=where, check=False)
     assert done.returncode == 0, done.stderr
     said = [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(4)]
     return [one | {"folder": str(folder)} for one in said]

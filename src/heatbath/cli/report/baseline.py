@@ -81,7 +81,7 @@ class ConstantBaseline:
         return self._warning(worse) if worse else None
 
     def _comparison(self, target: str, constant_loss: float, loss: float, predictor: str) -> str:
-        """Return a clause with the losses of the constant and of a predictor; "" is the only target."""
+        """Return a clause with the losses of the constant and of a predictor; `target` "" isn't named."""
         subject = f"for {target!r} its" if target else "its"
         constant_clause = f"{subject} {self.examples.split} loss is {constant_loss:.4g}"
         return f"{constant_clause}, and that of {predictor} {loss:.4g}"

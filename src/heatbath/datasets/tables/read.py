@@ -261,7 +261,7 @@ def _read_pieces(source: Source, rows: int, reading: Reading, look: FirstRowsChe
     rows : int
         Rows of each piece.
     reading : Reading
-        Collects findings about the file.
+        How the file is read; collects what is found.
     look : callable, optional
         Called with the first rows and their share of the file, if there are more.
 
@@ -487,7 +487,7 @@ def _read_csv(file: io.BufferedReader, rows: int, reading: Reading) -> Frames:
     rows : int
         Rows of each piece.
     reading : Reading
-        Collects findings about the file.
+        How the file is read; collects what is found.
     """
     encoding = find_encoding(file, reading)
     sample = sample_text(file, encoding)
@@ -525,7 +525,7 @@ def _read_rows(lines: Lines, sample: str, rows: int, reading: Reading) -> Frames
     rows : int
         Lines of each piece.
     reading : Reading
-        Collects findings about the file.
+        How the file is read; collects what is found.
     """
     separator, columns = _read_header(lines, sample, reading)
     decimals = reading.decimals

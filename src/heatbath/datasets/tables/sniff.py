@@ -165,7 +165,7 @@ def _is_unambiguous(integer_part: str, decimals: str) -> bool:
 
 @dataclass
 class Reading:
-    """A file in messages, how its pieces are used, and findings about it while it is read.
+    """The name of a file for messages, how it is read, and what was found while reading it.
 
     Attributes
     ----------

@@ -407,6 +407,8 @@ def _modules_at_start(model: nn.Module, count: int, start: object) -> list[nn.Mo
 
 def _fresh_copies(model: nn.Module, count: int) -> list[nn.Module]:
     """Return copies of a module with newly initialised layers; parameters without gradients stay equal."""
+    if count:
+        _initialisers(model)  # raises an error if a layer has none, before anything is copied
     copies = [deepcopy(model) for _ in range(count)]
     for copied in copies:
         for initialise in _initialisers(copied):

@@ -292,10 +292,10 @@ def _settle_group(
 
 
 def _values_of_posterior(posterior: LossPosterior) -> PlainValues:
-    """Return the values of a group that `set_examples_of_group` and `draw_variance` change.
+    """Return what a group needs to follow a change of n ("n", and nτ as "heat"), and to sample the noise.
 
-    The number of examples and the heat are left out for the sum of a loss, which is no mean over examples;
-    those of the noise, where it isn't drawn.
+    A summed loss changes with n by itself, so it has no "n" and "heat". A fixed noise has no "noise", "draws"
+    and "drawn".
     """
     values: PlainValues = {}
     if posterior.reduction == "mean":

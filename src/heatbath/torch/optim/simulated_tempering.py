@@ -29,8 +29,8 @@ class Move(NamedTuple):
 def propose_and_accept(parts: list[StepPart], loss: object) -> Move | None:
     """Propose a tempering move, if one is due in this step, and accept it or not; nothing is changed.
 
-    It is the neighbouring rung in each chain, accepted with the probability of its potential: the loss of all
-    data plus the Gaussian prior of all groups.
+    Each chain proposes a neighbouring rung. The probability that it is accepted depends on the potential: the
+    loss of all data plus the Gaussian prior of all groups.
 
     Parameters
     ----------

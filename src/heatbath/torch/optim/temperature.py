@@ -127,19 +127,19 @@ class Observations:
         xi = weighted_xi / size if "xi" in group else None
         method = units[0].program.method
         values = cast(PlainValues, group)
-        friction = method.friction_on(values, xi)
-        if xi is None:
-            if friction is not None:
-                step_count, friction_sum = self.fixed_friction.get(index, (0, 0.0))
-                self.fixed_friction[index] = step_count + 1, friction_sum + friction
-            return
-
         noise = method.gradient_noise(values, float(group["lr"]), xi)
         if noise is not None:
             variance = group.get("noise", 1.0)  # momenta are in units of its root
             self.series[index, "gradient noise"].add(noise * variance)
-        if friction is not None:
+
+        friction = method.friction_on(values, xi)
+        if friction is None:
+            return
+        if xi is not None:
             self.series[index, "friction"].add(friction)
+        else:
+            step_count, friction_sum = self.fixed_friction.get(index, (0, 0.0))
+            self.fixed_friction[index] = step_count + 1, friction_sum + friction
 
     def means(self, series: str, groups: Sequence[ParamGroup]) -> dict[str, Estimate]:
         """Return the means of a series, by the labels of the parts that have it; an unknown error is inf."""

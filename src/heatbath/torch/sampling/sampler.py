@@ -799,7 +799,7 @@ class Sampler:
             settings = SamplerSettings.from_plain(content["settings"])
             checksum = str(content["data"])
             single = _copy_with_tensors(model, tensors)
-            function = loss or _missing_loss
+            function = _missing_loss if loss is None else loss
             if settings.loss in TASK_OF_LOSS:
                 function = partial(mean_loss, settings.task)
             if data is not None and function is _missing_loss:
