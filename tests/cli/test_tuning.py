@@ -503,13 +503,15 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
     assert differing_files(folder, undisturbed) == []
 
 
-def test_a_finished_search_can_be_resumed_and_stays_as_it_is(searched, call, no_pictures):
+def test_a_finished_search_can_be_resumed_and_stays_as_it_is(searched, tmp_path, call, no_pictures):
+    folder = copy_search(searched, tmp_path / "run")
+
     def contents():  # but for the report, which has pictures in it, and none are made here
-        files = (path for path in searched.rglob("*") if path.is_file() and path.name != "report.html")
+        files = (path for path in folder.rglob("*") if path.is_file() and path.name != "report.html")
         return {path: path.read_bytes() for path in files}
 
     before = contents()
-    assert call("resume", searched)[0] == 0
+    assert call("resume", folder)[0] == 0
     assert contents() == before
 
 
